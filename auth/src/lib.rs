@@ -1,0 +1,34 @@
+//! Who is asking, and may he?
+//!
+//! Here live the Felix token (an EdDSA JWT), the keys that sign it, the permission grammar, and the one matcher that
+//! answers "may this principal do this to that". The control plane mints with this crate; broker, gateway and Kafka
+//! listener verify with it, so there is one opinion about what a token means.
+//!
+//! What never lives here: sockets, files, the clock (time is an argument), and knowledge of which tenants exist. A
+//! token of a tenant without keys is refused in the same words as a token with an unknown key.
+//!
+//! Begin with [`verify`], which turns a token into a [`Principal`]; then read [`Permission`] for the grammar and
+//! [`Permissions`] for how a check is answered without allocating.
+
+mod action;
+mod key;
+mod matcher;
+mod narrow;
+mod object;
+mod permission;
+mod resource;
+mod roles;
+mod token;
+
+pub use action::{Action, UnknownAction};
+pub use key::{BadKey, Jwk, Jwks, KeySet, PublicKey, SigningKey};
+pub use matcher::Permissions;
+pub use narrow::{Ask, NarrowRefused, narrow};
+pub use object::{BadObject, NamePattern, Object};
+pub use permission::{BadPermission, Permission};
+pub use resource::Resource;
+pub use roles::{Grouping, Policy, TENANT_ADMIN_ROLE, expand, granted, tenant_admin_policies};
+pub use token::{
+    Audience, Claims, ISSUER, LEEWAY_SECONDS, LIFETIME_SECONDS_MAX, MintFailed, Principal,
+    TOKEN_BYTES_MAX, TokenRefused, claimed_tenant, mint, verify,
+};

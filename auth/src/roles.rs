@@ -1,0 +1,260 @@
+//! From roles to grants.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::action::Action;
+use crate::object::{NamePattern, Object};
+use crate::permission::Permission;
+use crate::token::Audience;
+
+/// The role that the first administrators of a tenant are given.
+pub const TENANT_ADMIN_ROLE: &str = "role:tenant-admin";
+
+/// How many steps a role may be away from a user. A longer chain is cut, so that a loop of roles ends.
+const ROLE_STEPS_MAX: usize = 16;
+
+/// One rule: whoever has this subject may do this to that. Borrowed from wherever the rules are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy<'a> {
+    /// A role, or a principal named directly.
+    pub subject: &'a str,
+    /// An object of the grammar.
+    pub object: &'a str,
+    /// An action.
+    pub action: &'a str,
+}
+
+/// One gift of a role. Borrowed from wherever it is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grouping<'a> {
+    /// A principal, a group, or a role that receives.
+    pub user: &'a str,
+    /// The role that is given.
+    pub role: &'a str,
+}
+
+/// What a principal holds: the rules of himself and of every role he has, directly or through other roles.
+///
+/// Rules that do not parse are skipped; they were refused when written, unless a newer build wrote them.
+pub fn granted<'a>(
+    principal: &str,
+    groupings: impl IntoIterator<Item = Grouping<'a>>,
+    policies: impl IntoIterator<Item = Policy<'a>>,
+) -> Vec<Permission> {
+    let mut roles_of: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for grouping in groupings {
+        roles_of
+            .entry(grouping.user)
+            .or_default()
+            .push(grouping.role);
+    }
+    let mut subjects: BTreeSet<&str> = BTreeSet::from([principal]);
+    let mut newest = vec![principal];
+    for _ in 0..ROLE_STEPS_MAX {
+        let found: Vec<&str> = newest
+            .iter()
+            .filter_map(|subject| roles_of.get(*subject))
+            .flatten()
+            .copied()
+            .collect();
+        newest = found
+            .into_iter()
+            .filter(|role| subjects.insert(role))
+            .collect();
+    }
+    let held: BTreeSet<Permission> = policies
+        .into_iter()
+        .filter(|policy| subjects.contains(policy.subject))
+        .filter_map(|policy| {
+            Permission::new(policy.action.parse().ok()?, policy.object.parse().ok()?).ok()
+        })
+        .collect();
+    held.into_iter().collect()
+}
+
+/// Adds what management of a tenant or a namespace brings with it, and takes away what has no use for the audience.
+///
+/// Managing a tenant brings its namespaces; managing a namespace brings the streams and caches in it. The right to act
+/// for others is for the control plane alone, so brokers never see it in a token.
+#[must_use]
+pub fn expand(held: &[Permission], audience: Audience) -> Vec<Permission> {
+    let mut all: BTreeSet<Permission> = held.iter().cloned().collect();
+    for grant in held {
+        match (&grant.action, &grant.object) {
+            (Action::TenantManage, Object::Tenant(tenant)) => {
+                all.insert(Permission {
+                    action: Action::NamespaceManage,
+                    object: Object::Namespace {
+                        tenant: tenant.clone(),
+                        namespace: NamePattern::Any,
+                    },
+                });
+                all.extend(within(tenant, &NamePattern::Any));
+            }
+            (Action::NamespaceManage, Object::Namespace { tenant, namespace }) => {
+                all.extend(within(tenant, namespace));
+            }
+            _ => {}
+        }
+    }
+    all.into_iter()
+        .filter(|grant| audience != Audience::Broker || grant.action != Action::TokenDelegate)
+        .collect()
+}
+
+/// The rules of [`TENANT_ADMIN_ROLE`] in a new tenant.
+#[must_use]
+pub fn tenant_admin_policies(tenant: &str) -> Vec<Permission> {
+    let over_the_tenant = [
+        Action::TenantManage,
+        Action::RbacView,
+        Action::RbacPolicyManage,
+        Action::RbacAssignmentManage,
+    ];
+    let mut rules: Vec<Permission> = over_the_tenant
+        .into_iter()
+        .map(|action| Permission {
+            action,
+            object: Object::Tenant(tenant.into()),
+        })
+        .collect();
+    rules.push(Permission {
+        action: Action::NamespaceManage,
+        object: Object::Namespace {
+            tenant: tenant.into(),
+            namespace: NamePattern::Any,
+        },
+    });
+    rules
+}
+
+fn within(tenant: &str, namespace: &NamePattern) -> Vec<Permission> {
+    let over_streams = [
+        Action::StreamPublish,
+        Action::StreamSubscribe,
+        Action::StreamTrim,
+        Action::StreamManage,
+    ];
+    let over_caches = [Action::CacheRead, Action::CacheWrite, Action::CacheManage];
+    let stream = Object::Stream {
+        tenant: tenant.into(),
+        namespace: namespace.clone(),
+        stream: NamePattern::Any,
+    };
+    let cache = Object::Cache {
+        tenant: tenant.into(),
+        namespace: namespace.clone(),
+        cache: NamePattern::Any,
+    };
+    over_streams
+        .map(|action| Permission {
+            action,
+            object: stream.clone(),
+        })
+        .into_iter()
+        .chain(over_caches.map(|action| Permission {
+            action,
+            object: cache.clone(),
+        }))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_principal_holds_the_rules_of_his_roles_and_of_their_roles() {
+        let groupings = [
+            Grouping {
+                user: "p:alice",
+                role: "role:lead",
+            },
+            Grouping {
+                user: "role:lead",
+                role: "role:reader",
+            },
+            Grouping {
+                user: "p:bob",
+                role: "role:writer",
+            },
+        ];
+        let policies = [
+            rule("role:reader", "stream:t/ns/s", "stream.subscribe"),
+            rule("role:writer", "stream:t/ns/s", "stream.publish"),
+            rule("p:alice", "cache:t/ns/c", "cache.read"),
+        ];
+        let held = granted("p:alice", groupings, policies);
+        let held: Vec<String> = held.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            held,
+            ["stream.subscribe:stream:t/ns/s", "cache.read:cache:t/ns/c"]
+        );
+    }
+
+    #[test]
+    fn a_loop_of_roles_ends() {
+        let groupings = [
+            Grouping {
+                user: "p",
+                role: "role:a",
+            },
+            Grouping {
+                user: "role:a",
+                role: "role:b",
+            },
+            Grouping {
+                user: "role:b",
+                role: "role:a",
+            },
+        ];
+        let held = granted("p", groupings, [rule("role:b", "tenant:t", "rbac.view")]);
+        assert_eq!(held.len(), 1);
+    }
+
+    #[test]
+    fn managing_a_tenant_brings_everything_inside_it() {
+        let expanded = expand(&tenant_admin_policies("t"), Audience::Broker);
+        for wanted in [
+            "ns.manage:namespace:t/*",
+            "stream.publish:stream:t/*/*",
+            "stream.manage:stream:t/*/*",
+            "cache.write:cache:t/*/*",
+        ] {
+            assert!(expanded.contains(&wanted.parse().unwrap()), "{wanted}");
+        }
+    }
+
+    #[test]
+    fn managing_a_namespace_brings_only_what_is_in_it() {
+        let held = ["ns.manage:namespace:t/ns".parse().unwrap()];
+        let expanded = expand(&held, Audience::Broker);
+        assert!(expanded.contains(&"stream.publish:stream:t/ns/*".parse().unwrap()));
+        assert!(
+            expanded
+                .iter()
+                .all(|grant| !grant.to_string().contains("t/*"))
+        );
+    }
+
+    #[test]
+    fn the_cluster_brings_nothing_inside_a_tenant() {
+        let held: [Permission; 1] = ["tenant.manage:cluster:*".parse().unwrap()];
+        assert_eq!(expand(&held, Audience::ControlPlane), held);
+    }
+
+    #[test]
+    fn brokers_never_see_the_right_to_act_for_others() {
+        let held: [Permission; 1] = ["token.delegate:tenant:t".parse().unwrap()];
+        assert!(expand(&held, Audience::Broker).is_empty());
+        assert_eq!(expand(&held, Audience::ControlPlane), held);
+    }
+
+    fn rule<'a>(subject: &'a str, object: &'a str, action: &'a str) -> Policy<'a> {
+        Policy {
+            subject,
+            object,
+            action,
+        }
+    }
+}

@@ -1,0 +1,457 @@
+//! Tokens that somebody made up, each refused for its own reason.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use felix_auth::{
+    Action, Audience, Claims, KeySet, LEEWAY_SECONDS, LIFETIME_SECONDS_MAX, Resource, SigningKey,
+    TOKEN_BYTES_MAX, TokenRefused, claimed_tenant, mint, verify,
+};
+use felix_model::{TenantId, TimeMs};
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use serde_json::{Value, json};
+
+const NOW: u64 = 1_800_000_000;
+
+#[test]
+fn a_good_token_becomes_the_principal_it_speaks_for() {
+    let world = World::new();
+    let principal = world.verify(&mint(&world.key, &claims()).unwrap()).unwrap();
+    assert_eq!(&*principal.subject, "p:alice");
+    assert_eq!(principal.expires_at_ms, TimeMs((NOW + 900) * 1000));
+    let stream = Resource::Stream {
+        tenant: "t",
+        namespace: "ns",
+        stream: "orders",
+    };
+    assert!(principal.allows(Action::StreamPublish, &stream));
+    assert!(!principal.allows(Action::StreamSubscribe, &stream));
+    assert!(!principal.loopback_only);
+}
+
+#[test]
+fn forged_claims_are_refused_each_for_its_own_reason() {
+    let missing = |claim| TokenRefused::MissingClaim { claim };
+    check(
+        |body| body["exp"] = json!(NOW - 60),
+        TokenRefused::Expired {
+            late_by_seconds: 60,
+        },
+    );
+    check(|body| body["exp"] = Value::Null, missing("exp"));
+    check(|body| body["exp"] = json!("tomorrow"), missing("exp"));
+    check(|body| body["exp"] = json!(-1), missing("exp"));
+    check(
+        |body| drop(body.as_object_mut().unwrap().remove("exp")),
+        missing("exp"),
+    );
+    check(
+        |body| body["exp"] = json!(253_370_764_800_u64),
+        TokenRefused::LifeTooLong {
+            life_seconds: 253_370_764_800 - NOW,
+            limit: LIFETIME_SECONDS_MAX,
+        },
+    );
+    check(
+        |body| body["iat"] = json!(NOW + 100),
+        TokenRefused::NotYetValid {
+            early_by_seconds: 100,
+        },
+    );
+    check(
+        |body| body["nbf"] = json!(NOW + 100),
+        TokenRefused::NotYetValid {
+            early_by_seconds: 100,
+        },
+    );
+    check(|body| body["nbf"] = json!("later"), missing("nbf"));
+    check(
+        |body| drop(body.as_object_mut().unwrap().remove("iat")),
+        missing("iat"),
+    );
+    check(
+        |body| body["iss"] = json!("https://login.example.com"),
+        TokenRefused::WrongIssuer,
+    );
+    check(
+        |body| drop(body.as_object_mut().unwrap().remove("iss")),
+        missing("iss"),
+    );
+    check(
+        |body| body["aud"] = json!("felix-controlplane"),
+        TokenRefused::WrongAudience,
+    );
+    check(
+        |body| body["aud"] = json!(["a", "b"]),
+        TokenRefused::WrongAudience,
+    );
+    check(|body| body["aud"] = json!([]), TokenRefused::WrongAudience);
+    check(
+        |body| body["aud"] = json!("felix-broker2"),
+        TokenRefused::WrongAudience,
+    );
+    check(
+        |body| drop(body.as_object_mut().unwrap().remove("aud")),
+        missing("aud"),
+    );
+    check(
+        |body| body["tid"] = json!("other"),
+        TokenRefused::WrongTenant,
+    );
+    check(
+        |body| drop(body.as_object_mut().unwrap().remove("tid")),
+        missing("tid"),
+    );
+    check(
+        |body| drop(body.as_object_mut().unwrap().remove("sub")),
+        missing("sub"),
+    );
+    check(|body| body["sub"] = json!(""), missing("sub"));
+    check(
+        |body| body["perms"] = json!("stream.publish:stream:t/ns/s"),
+        missing("perms"),
+    );
+    check(|body| body["perms"] = json!([1]), missing("perms"));
+    check(
+        |body| drop(body.as_object_mut().unwrap().remove("perms")),
+        missing("perms"),
+    );
+    check(|body| body["act"] = json!("p:bob"), missing("act"));
+    check(|body| body["loopback"] = json!("no"), missing("loopback"));
+    check(|body| *body = json!([]), TokenRefused::Malformed);
+}
+
+#[test]
+fn clocks_may_differ_by_the_leeway_and_no_more() {
+    let world = World::new();
+    let token = mint(&world.key, &claims()).unwrap();
+    let at = |seconds: u64| {
+        verify(
+            &token,
+            &tenant("t"),
+            Audience::Broker,
+            &world.keys,
+            TimeMs(seconds * 1000),
+        )
+    };
+    assert!(at(NOW - LEEWAY_SECONDS).is_ok());
+    assert!(at(NOW - LEEWAY_SECONDS - 1).is_err());
+    assert!(at(NOW + 900 + LEEWAY_SECONDS - 1).is_ok());
+    assert!(at(NOW + 900 + LEEWAY_SECONDS).is_err());
+}
+
+#[test]
+fn an_audience_among_several_is_enough() {
+    let world = World::new();
+    let mut body = body();
+    body["aud"] = json!(["felix-controlplane", "felix-broker"]);
+    assert!(world.verify(&world.sign(&world.header(), &body)).is_ok());
+}
+
+#[test]
+fn a_header_cannot_choose_the_algorithm() {
+    let world = World::new();
+    for alg in [
+        "none", "None", "NONE", "HS256", "RS256", "ES256", "EdDSA2", "",
+    ] {
+        let token = world.raw(&json!({ "alg": alg, "kid": world.key.kid() }), "");
+        assert_eq!(
+            world.verify(&token).unwrap_err(),
+            TokenRefused::WrongAlgorithm,
+            "{alg}"
+        );
+    }
+}
+
+#[test]
+fn the_public_key_is_no_hmac_secret() {
+    let world = World::new();
+    let public = URL_SAFE_NO_PAD.decode(&world.key.public().x).unwrap();
+    let mut header = Header::new(Algorithm::HS256);
+    header.kid = Some(world.key.kid().to_owned());
+    for secret in [public.as_slice(), world.key.public().x.as_bytes()] {
+        let secret = EncodingKey::from_secret(secret).unwrap();
+        let token = jsonwebtoken::encode(&header, &body(), &secret).unwrap();
+        assert_eq!(
+            world.verify(&token).unwrap_err(),
+            TokenRefused::WrongAlgorithm
+        );
+    }
+}
+
+#[test]
+fn a_key_id_is_only_looked_up_among_the_tenants_own_keys() {
+    let world = World::new();
+    for kid in [
+        "",
+        "../../etc/passwd",
+        "' OR 1=1 --",
+        "https://evil.example/key",
+        "unknown",
+    ] {
+        let mut header = world.header();
+        header.kid = Some(kid.into());
+        let token = world.sign(&header, &body());
+        assert_eq!(
+            world.verify(&token).unwrap_err(),
+            TokenRefused::UnknownKey,
+            "{kid}"
+        );
+    }
+    let mut header = world.header();
+    header.kid = None;
+    assert_eq!(
+        world.verify(&world.sign(&header, &body())).unwrap_err(),
+        TokenRefused::UnknownKey
+    );
+}
+
+#[test]
+fn a_key_named_in_the_header_is_not_used() {
+    let world = World::new();
+    let own = SigningKey::generate().unwrap();
+    let header = json!({
+        "alg": "EdDSA",
+        "kid": world.key.kid(),
+        "jku": "https://evil.example/jwks.json",
+        "x5u": "https://evil.example/cert.pem",
+        "jwk": own.public().to_jwk(),
+    });
+    let token = world.raw(&header, "AAAA");
+    assert!(matches!(
+        world.verify(&token).unwrap_err(),
+        TokenRefused::Malformed | TokenRefused::BadSignature
+    ));
+}
+
+#[test]
+fn a_critical_header_is_refused() {
+    let world = World::new();
+    let header = json!({ "alg": "EdDSA", "kid": world.key.kid(), "crit": ["exp"] });
+    assert_eq!(
+        world.verify(&world.raw(&header, "AAAA")).unwrap_err(),
+        TokenRefused::CriticalHeader
+    );
+}
+
+#[test]
+fn a_token_signed_by_another_key_of_the_same_id_is_refused() {
+    let world = World::new();
+    let thief = World::new();
+    let token = thief.sign(&world.header(), &body());
+    assert_eq!(
+        world.verify(&token).unwrap_err(),
+        TokenRefused::BadSignature
+    );
+}
+
+#[test]
+fn changing_any_byte_of_a_token_spoils_it() {
+    let world = World::new();
+    let token = mint(&world.key, &claims()).unwrap();
+    for at in 0..token.len() {
+        let mut bytes = token.clone().into_bytes();
+        bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
+        let forged = String::from_utf8(bytes).unwrap();
+        // The last character of a part may hold bits that decode to nothing; a strict decoder refuses those too.
+        assert!(world.verify(&forged).is_err(), "byte {at}");
+    }
+}
+
+#[test]
+fn a_token_cut_anywhere_is_refused() {
+    let world = World::new();
+    let token = mint(&world.key, &claims()).unwrap();
+    for end in 0..token.len() {
+        assert!(world.verify(&token[..end]).is_err(), "cut at {end}");
+    }
+}
+
+#[test]
+fn what_is_no_token_is_refused_as_such() {
+    let world = World::new();
+    for text in [
+        "",
+        ".",
+        "..",
+        "...",
+        "a.b.c",
+        "é.é.é",
+        "e30.e30.",
+        "bnVsbA.e30.AA",
+    ] {
+        let refused = world.verify(text).unwrap_err();
+        assert_eq!(refused, TokenRefused::Malformed, "{text}");
+    }
+}
+
+#[test]
+fn a_huge_token_is_refused_by_its_length_alone() {
+    let world = World::new();
+    let token = "A".repeat(TOKEN_BYTES_MAX + 1);
+    let refused = TokenRefused::TooLarge {
+        size: TOKEN_BYTES_MAX + 1,
+        limit: TOKEN_BYTES_MAX,
+    };
+    assert_eq!(world.verify(&token).unwrap_err(), refused);
+    assert_eq!(claimed_tenant(&token).unwrap_err(), refused);
+}
+
+#[test]
+fn a_token_that_every_verifier_would_refuse_is_not_minted() {
+    let world = World::new();
+    let mut long = claims();
+    long.expires_at = NOW + LIFETIME_SECONDS_MAX + 1;
+    assert!(mint(&world.key, &long).is_err());
+    let mut wide = claims();
+    wide.permissions = (0..500)
+        .map(|n| {
+            format!("stream.publish:stream:t/ns/a-rather-long-room-name-{n}")
+                .parse()
+                .unwrap()
+        })
+        .collect();
+    assert!(mint(&world.key, &wide).is_err());
+}
+
+#[test]
+fn the_words_do_not_tell_whether_a_tenant_exists() {
+    let (ours, theirs) = (World::new(), World::new());
+    let token = mint(&ours.key, &claims()).unwrap();
+    let at = |tenant_name: &str, keys: &KeySet| {
+        let now = TimeMs(NOW * 1000);
+        verify(&token, &tenant(tenant_name), Audience::Broker, keys, now)
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        at("exists", &theirs.keys),
+        at("does-not", &KeySet::default())
+    );
+}
+
+#[test]
+fn a_fresh_token_cures_expiry_and_a_rotated_key_and_nothing_else() {
+    let cured = [
+        TokenRefused::Expired { late_by_seconds: 1 },
+        TokenRefused::UnknownKey,
+        TokenRefused::NotYetValid {
+            early_by_seconds: 1,
+        },
+    ];
+    assert!(cured.iter().all(TokenRefused::is_cured_by_a_fresh_token));
+    for refused in [
+        TokenRefused::BadSignature,
+        TokenRefused::WrongTenant,
+        TokenRefused::Malformed,
+    ] {
+        assert!(!refused.is_cured_by_a_fresh_token());
+    }
+}
+
+#[test]
+fn a_key_verifies_until_it_is_retired() {
+    let (old, new) = (
+        SigningKey::generate().unwrap(),
+        SigningKey::generate().unwrap(),
+    );
+    let token = mint(&old, &claims()).unwrap();
+    let at = |keys: &KeySet| {
+        verify(
+            &token,
+            &tenant("t"),
+            Audience::Broker,
+            keys,
+            TimeMs(NOW * 1000),
+        )
+        .map(|_| ())
+    };
+    assert_eq!(at(&KeySet::new([old.public(), new.public()])), Ok(()));
+    assert_eq!(
+        at(&KeySet::new([new.public()])),
+        Err(TokenRefused::UnknownKey)
+    );
+}
+
+/// Forges a token with the real key and other claims.
+fn check(forge: impl Fn(&mut Value), expected: TokenRefused) {
+    let world = World::new();
+    let mut body = body();
+    forge(&mut body);
+    let token = world.sign(&world.header(), &body);
+    assert_eq!(world.verify(&token).unwrap_err(), expected, "{body}");
+}
+
+struct World {
+    key: SigningKey,
+    keys: KeySet,
+}
+
+impl World {
+    fn new() -> Self {
+        let key = SigningKey::generate().unwrap();
+        let keys = KeySet::new([key.public()]);
+        Self { key, keys }
+    }
+
+    fn verify(&self, token: &str) -> Result<felix_auth::Principal, TokenRefused> {
+        verify(
+            token,
+            &tenant("t"),
+            Audience::Broker,
+            &self.keys,
+            TimeMs(NOW * 1000),
+        )
+    }
+
+    fn header(&self) -> Header {
+        let mut header = Header::new(Algorithm::EdDSA);
+        header.kid = Some(self.key.kid().to_owned());
+        header
+    }
+
+    /// Signs whatever it is given.
+    fn sign(&self, header: &Header, body: &Value) -> String {
+        let mut document = vec![
+            0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22,
+            0x04, 0x20,
+        ];
+        document.extend(URL_SAFE_NO_PAD.decode(self.key.to_secret()).unwrap());
+        jsonwebtoken::encode(header, body, &EncodingKey::from_ed_der(&document)).unwrap()
+    }
+
+    /// A token with a header and a signature that no library would write.
+    #[expect(clippy::unused_self, reason = "it reads as the world's like the rest")]
+    fn raw(&self, header: &Value, signature: &str) -> String {
+        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        format!("{}.{}.{signature}", part(header), part(&body()))
+    }
+}
+
+fn body() -> Value {
+    json!({
+        "iss": "felix-auth",
+        "aud": "felix-broker",
+        "sub": "p:alice",
+        "tid": "t",
+        "iat": NOW,
+        "exp": NOW + 900,
+        "perms": ["stream.publish:stream:t/ns/*", "an.unknown.action:stream:t/ns/*"],
+    })
+}
+
+fn claims() -> Claims {
+    Claims {
+        tenant: tenant("t"),
+        subject: "p:alice".into(),
+        audience: Audience::Broker,
+        issued_at: NOW,
+        expires_at: NOW + 900,
+        permissions: vec!["stream.publish:stream:t/ns/*".parse().unwrap()],
+        actor: None,
+        loopback_only: false,
+    }
+}
+
+fn tenant(name: &str) -> TenantId {
+    name.parse().unwrap()
+}

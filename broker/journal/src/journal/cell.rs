@@ -1,0 +1,351 @@
+//! One log of a journal: its inbox, its log, and whoever is told about it.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use felix_model::{BatchHeader, Offset};
+
+use super::pool::{Chore, Pool};
+use super::{Completions, SyncMode, WriteFailure};
+use crate::limits;
+use crate::log::{AppendFailed, Log, SyncFailed};
+
+/// A log with its inbox. Whoever holds `writer` may take from the inbox, so batches are written in the order in which
+/// they were queued, by whichever thread.
+pub(super) struct Cell {
+    inbox: Mutex<Inbox>,
+    writer: Mutex<Writer>,
+    sync: SyncMode,
+    flush_planned: AtomicBool,
+    rest_planned: AtomicBool,
+}
+
+#[derive(Default)]
+struct Inbox {
+    batches: VecDeque<Bytes>,
+    /// Whether the log is in the writers' queue, or being written.
+    queued: bool,
+    closed: bool,
+}
+
+pub(super) struct Writer {
+    log: Log,
+    completions: Arc<dyn Completions>,
+    /// A failure was reported: batches are dropped until one begins at the log's end, for they were queued before the
+    /// caller knew.
+    rewinding: bool,
+    poison_told: bool,
+    last_write: Instant,
+}
+
+impl fmt::Debug for Cell {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Cell")
+            .field("sync", &self.sync)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A log that is held.
+pub(super) struct Held<'a>(MutexGuard<'a, Writer>);
+
+impl std::ops::Deref for Held<'_> {
+    type Target = Log;
+
+    fn deref(&self) -> &Log {
+        &self.0.log
+    }
+}
+
+impl std::ops::DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Log {
+        &mut self.0.log
+    }
+}
+
+impl Cell {
+    pub(super) fn new(log: Log, sync: SyncMode, completions: Arc<dyn Completions>) -> Self {
+        Self {
+            inbox: Mutex::default(),
+            writer: Mutex::new(Writer {
+                log,
+                completions,
+                rewinding: false,
+                poison_told: false,
+                last_write: Instant::now(),
+            }),
+            sync,
+            flush_planned: AtomicBool::new(false),
+            rest_planned: AtomicBool::new(false),
+        }
+    }
+
+    /// Puts a batch into the inbox; whether the log now has to be queued.
+    pub(super) fn push(&self, batch: Bytes) -> bool {
+        let mut inbox = self.inbox();
+        if inbox.closed {
+            return false;
+        }
+        inbox.batches.push_back(batch);
+        !std::mem::replace(&mut inbox.queued, true)
+    }
+
+    /// Holds the log. Nothing is written meanwhile.
+    pub(super) fn log(&self) -> Held<'_> {
+        Held(self.writer())
+    }
+
+    /// Writes one group; whether there is more.
+    pub(super) fn turn(self: &Arc<Self>, pool: &Arc<Pool>) -> bool {
+        let mut writer = self.writer();
+        let group = self.take();
+        if !group.is_empty() {
+            self.write(&mut writer, group, pool);
+        }
+        drop(writer);
+        let mut inbox = self.inbox();
+        inbox.queued = !inbox.batches.is_empty();
+        inbox.queued
+    }
+
+    /// What goes out in the next write.
+    fn take(&self) -> Vec<Bytes> {
+        let mut inbox = self.inbox();
+        let mut bytes = 0;
+        let fitting = inbox
+            .batches
+            .iter()
+            .take_while(|batch| {
+                let first = bytes == 0;
+                bytes += batch.len();
+                first || bytes <= limits::GROUP_BYTES_MAX
+            })
+            .count();
+        inbox.batches.drain(..fitting).collect()
+    }
+
+    fn write(self: &Arc<Self>, writer: &mut Writer, group: Vec<Bytes>, pool: &Arc<Pool>) {
+        let group = writer.without_stale(group);
+        if group.is_empty() {
+            return;
+        }
+        if pool.room().is_full() {
+            return writer.fail(WriteFailure::Full);
+        }
+        let before = writer.log.end();
+        let result = writer.append(&group);
+        let end = writer.log.end();
+        writer.last_write = Instant::now();
+        if end > before && !writer.log.is_poisoned() {
+            writer.completions.written(end);
+        }
+        if let Err(failed) = result {
+            writer.append_failed(&failed, pool);
+        }
+        if self.sync == SyncMode::OnCommit && end > before {
+            let result = writer.log.sync_records();
+            writer.report_flush(result);
+        }
+        self.plan_chores(writer, pool);
+    }
+
+    /// Leaves to the chore threads what need not be done here.
+    fn plan_chores(self: &Arc<Self>, writer: &mut Writer, pool: &Arc<Pool>) {
+        let now = writer.last_write;
+        if let Some(job) = writer.log.begin_prepare() {
+            pool.plan_urgent(Chore::Prepare(Arc::clone(self), job));
+        }
+        while let Some(job) = writer.log.begin_seal() {
+            pool.plan(now, Chore::Seal(Arc::clone(self), job));
+        }
+        if let SyncMode::Periodic { ms } = self.sync
+            && !self.flush_planned.swap(true, Ordering::AcqRel)
+        {
+            pool.plan(
+                now + Duration::from_millis(ms),
+                Chore::Flush(Arc::clone(self)),
+            );
+        }
+        if !self.rest_planned.swap(true, Ordering::AcqRel) {
+            pool.plan(now + IDLE, Chore::Rest(Arc::clone(self)));
+        }
+    }
+
+    /// Makes durable what is written now, without holding up further writes.
+    pub(super) fn flush_in_background(&self) {
+        // Before the capture: a write that comes after it plans the next flush.
+        self.flush_planned.store(false, Ordering::Release);
+        let job = match self.writer().log.begin_sync() {
+            Ok(Some(job)) => job,
+            Ok(None) | Err(_) => return,
+        };
+        let result = job.run();
+        let mut writer = self.writer();
+        let result = writer.log.finish_sync(&job, result);
+        writer.report_flush(result);
+    }
+
+    /// Takes a prepared segment.
+    pub(super) fn prepared(&self, job: &crate::log::PrepareJob) {
+        let result = job.run();
+        self.writer().log.finish_prepare(result);
+    }
+
+    /// Seals a finished segment.
+    pub(super) fn seal(&self, job: &crate::log::SealJob) {
+        let result = job.run();
+        let mut writer = self.writer();
+        let before = writer.log.durable_end();
+        match writer.log.finish_seal(job, result) {
+            Ok(()) if writer.log.durable_end() > before => {
+                let end = writer.log.durable_end();
+                writer.report_flush(Ok(end));
+            }
+            Ok(()) => {}
+            Err(failed) => writer.report_flush(Err(failed)),
+        }
+    }
+
+    /// Lets an idle log's files and memory go; when to look again if it is not idle.
+    pub(super) fn rest(&self, now: Instant, at_once: bool) -> Option<Instant> {
+        let mut writer = self.writer();
+        let due = writer.last_write + IDLE;
+        if due > now && !at_once {
+            return Some(due);
+        }
+        self.rest_planned.store(false, Ordering::Release);
+        writer.rest();
+        None
+    }
+
+    /// Writes what is queued and makes it durable.
+    pub(super) fn flush(self: &Arc<Self>, pool: &Arc<Pool>) -> Result<Offset, SyncFailed> {
+        let mut writer = self.writer();
+        self.drain(&mut writer, pool);
+        let result = writer.log.sync_records();
+        writer.report_flush(result.clone());
+        result
+    }
+
+    /// Writes what is queued, makes it durable and takes no more.
+    pub(super) fn close(self: &Arc<Self>, pool: &Arc<Pool>) -> Result<(), SyncFailed> {
+        self.inbox().closed = true;
+        let mut writer = self.writer();
+        self.drain(&mut writer, pool);
+        writer.rest();
+        if writer.log.is_poisoned() {
+            Err(SyncFailed::Poisoned)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn drain(self: &Arc<Self>, writer: &mut Writer, pool: &Arc<Pool>) {
+        loop {
+            let group = self.take();
+            if group.is_empty() {
+                return;
+            }
+            self.write(writer, group, pool);
+        }
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        // Whole between any two statements.
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        // A panic in the middle of an append leaves bytes past the end that nobody was told of; the next append
+        // overwrites them.
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const IDLE: Duration = Duration::from_millis(limits::IDLE_CLOSE_MS);
+
+impl Writer {
+    /// Drops what was queued before the caller heard of a failure.
+    fn without_stale(&mut self, mut group: Vec<Bytes>) -> Vec<Bytes> {
+        if !self.rewinding {
+            return group;
+        }
+        let end = self.log.end();
+        let fresh = group.iter().position(|batch| base_of(batch) == Some(end));
+        match fresh {
+            Some(fresh) if !self.log.is_poisoned() => {
+                self.rewinding = false;
+                group.drain(..fresh);
+                group
+            }
+            Some(_) | None => Vec::new(),
+        }
+    }
+
+    /// Appends a group. A batch that cannot be appended does not take those before it with it.
+    fn append(&mut self, group: &[Bytes]) -> Result<(), AppendFailed> {
+        match self.log.append(group) {
+            Err(AppendFailed::NotContiguous { .. } | AppendFailed::Malformed(_)) => group
+                .iter()
+                .try_for_each(|batch| self.log.append(std::slice::from_ref(batch))),
+            other => other,
+        }
+    }
+
+    fn append_failed(&mut self, failed: &AppendFailed, pool: &Pool) {
+        match failed {
+            AppendFailed::Full => {
+                pool.room().look();
+                self.fail(WriteFailure::Full);
+            }
+            AppendFailed::Poisoned => self.poisoned(),
+            _ if self.log.is_poisoned() => self.poisoned(),
+            AppendFailed::Io(_) => self.fail(WriteFailure::Io),
+            AppendFailed::NotContiguous { .. } | AppendFailed::Malformed(_) => {
+                tracing::error!(error = %failed, dir = %self.log.dir().display(), "batch cannot be appended");
+                self.fail(WriteFailure::Io);
+            }
+        }
+    }
+
+    fn fail(&mut self, why: WriteFailure) {
+        self.rewinding = true;
+        self.completions.failed(self.log.end(), why);
+    }
+
+    fn poisoned(&mut self) {
+        self.rewinding = true;
+        if !std::mem::replace(&mut self.poison_told, true) {
+            self.completions
+                .failed(self.log.durable_end(), WriteFailure::Poisoned);
+        }
+    }
+
+    fn report_flush(&mut self, result: Result<Offset, SyncFailed>) {
+        match result {
+            Ok(end) => self.completions.flushed(end),
+            Err(_) => self.poisoned(),
+        }
+    }
+
+    fn rest(&mut self) {
+        let before = self.log.durable_end();
+        let result = self.log.rest();
+        let end = self.log.durable_end();
+        match result {
+            Ok(()) if end > before => self.completions.flushed(end),
+            Ok(()) => {}
+            Err(_) => self.poisoned(),
+        }
+    }
+}
+
+fn base_of(batch: &Bytes) -> Option<Offset> {
+    let header = BatchHeader::parse(batch).ok()?;
+    u64::try_from(header.base_offset).ok().map(Offset)
+}

@@ -1,0 +1,508 @@
+//! One shard's log: a row of segments, of which the last takes appends.
+
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use felix_model::limits::BATCH_BYTES_MAX;
+use felix_model::{BatchHeader, Generation, Offset};
+
+use crate::disk::{Disk, DiskError, DiskFile, Doing};
+use crate::reader::LogReader;
+use crate::{durable, limits};
+
+mod chores;
+mod end;
+mod files;
+mod index;
+mod mark;
+mod names;
+mod plan;
+mod recover;
+mod retain;
+mod scan;
+mod seal;
+mod segment;
+mod sync;
+
+pub use chores::{PrepareJob, SealJob};
+pub use files::OpenFiles;
+pub use retain::{RetainJob, RetentionPolicy, TruncateRefused};
+pub use sync::SyncJob;
+
+pub(crate) use end::End;
+pub(crate) use index::Index;
+pub(crate) use names::{Kind, path as segment_path};
+pub(crate) use plan::{Cut, Listing, plan, read_mark, read_seal};
+pub(crate) use recover::open_existing;
+pub(crate) use scan::{Scan, Stop, valid_after};
+pub(crate) use segment::{SearchFailed, Segment, Shared};
+
+/// Where a log's durable mark is.
+pub(crate) fn mark_file(dir: &Path) -> PathBuf {
+    dir.join(names::MARK)
+}
+
+use index::Placed;
+use segment::Reach;
+
+/// How a log is laid out. What belongs to a stream's meaning (retention, sync mode) is given where it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogOptions {
+    /// Size in bytes at which a segment is rolled; a larger batch gets a segment to itself.
+    pub segment_bytes: u64,
+    /// How many bytes of log, newest first, are checked at open beyond what recovery needs. `u64::MAX` checks all.
+    pub verify_bytes: u64,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self {
+            segment_bytes: limits::SEGMENT_BYTES,
+            verify_bytes: limits::VERIFY_BYTES,
+        }
+    }
+}
+
+/// What opening a log found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// Oldest offset still held.
+    pub start: Offset,
+    /// One past the newest offset held (exclusive). Everything below it is durable.
+    pub end: Offset,
+    /// Generation of the newest batch; zero for an empty log.
+    pub last_generation: Generation,
+    /// Largest record time in unix ms, or -1 for an empty log.
+    pub max_timestamp: i64,
+    /// Bytes of log held.
+    pub bytes: u64,
+    /// Bytes cut off the end as a torn tail.
+    pub truncated_bytes: u64,
+    /// Bytes of them that had been durable: the medium lost what it had promised to keep.
+    pub lost_durable_bytes: u64,
+    /// Whether the log had been closed in order, with all of it known to be durable. When false, offsets at or
+    /// above `end` may have been handed out before the crash, so the caller raises the generation.
+    pub clean: bool,
+}
+
+/// Where a log is broken and how.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} is damaged at byte {position} (offset {offset}): {kind}", file.display())]
+pub struct Damage {
+    /// The segment file.
+    pub file: PathBuf,
+    /// Byte in the file where the bad batch begins.
+    pub position: u64,
+    /// The offset expected there.
+    pub offset: Offset,
+    /// What is wrong.
+    pub kind: DamageKind,
+}
+
+/// What is wrong at a damaged place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DamageKind {
+    /// The batch does not pass its own checks.
+    #[error("{0}")]
+    Batch(String),
+    /// A good batch with an offset that does not follow.
+    #[error("expected offset {expected}, found {found}")]
+    Gap {
+        /// What the batch before it, or the file name, asks for.
+        expected: Offset,
+        /// What is written there.
+        found: Offset,
+    },
+    /// A segment that must be there is not.
+    #[error("no segment holds the offsets from {expected} to {found}")]
+    MissingSegment {
+        /// First offset missing.
+        expected: Offset,
+        /// First offset of the next segment.
+        found: Offset,
+    },
+}
+
+/// Why a log was not opened. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenRefused {
+    /// The log is damaged where a crash cannot explain it.
+    #[error(transparent)]
+    Damaged(#[from] Damage),
+    /// The disk failed.
+    #[error(transparent)]
+    Io(#[from] DiskError),
+}
+
+/// Why an append was not done, or not to its end: batches below [`Log::end`] are in the log, the others are not and
+/// their offsets are free.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AppendFailed {
+    /// No room; trying again later can help.
+    #[error("the disk is full")]
+    Full,
+    /// The disk failed the write.
+    #[error(transparent)]
+    Io(DiskError),
+    /// An earlier failure left the log in doubt; only opening it again can help.
+    #[error("the log takes no more writes after an earlier disk failure")]
+    Poisoned,
+    /// The caller's batches do not continue the log.
+    #[error("batch starts at {found}, but the log ends at {expected}")]
+    NotContiguous {
+        /// The log's end.
+        expected: Offset,
+        /// The batch's base offset.
+        found: Offset,
+    },
+    /// The caller's bytes are not a record batch.
+    #[error("not a record batch: {0}")]
+    Malformed(String),
+}
+
+/// Why the log could not be made durable. It takes no more writes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SyncFailed {
+    /// The disk failed this sync.
+    #[error(transparent)]
+    Io(DiskError),
+    /// An earlier failure left the log in doubt.
+    #[error("the log takes no more writes after an earlier disk failure")]
+    Poisoned,
+}
+
+/// One shard's log. Single writer; blocking.
+#[derive(Debug)]
+pub struct Log {
+    shared: Arc<Shared>,
+    options: LogOptions,
+    /// The segment that takes appends: the last of `shared.segments`.
+    active: Arc<Segment>,
+    /// Checksum of the active segment's headers (see `seal`); none when it was opened without reading it all.
+    headers_crc: Option<u32>,
+    last_generation: u32,
+    /// Bytes of the active segment's file that have space reserved; none where the disk cannot.
+    reserved: Option<u64>,
+    /// An empty file that the next roll only has to rename.
+    prepared: Option<Arc<dyn DiskFile>>,
+    preparing: bool,
+    /// Rolled segments not known to be durable, oldest first.
+    unsynced: Vec<Arc<Segment>>,
+    /// Rolled segments without a seal, oldest first.
+    unsealed: Vec<chores::Unsealed>,
+    /// Renames and creations in the directory, and how many of them are durable.
+    entries_changed: u64,
+    entries_synced: u64,
+    mark_file: Option<Arc<dyn DiskFile>>,
+}
+
+impl Log {
+    /// Opens the log in a directory, creating both when missing, and recovers it.
+    ///
+    /// # Errors
+    /// See [`OpenRefused`].
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        options: LogOptions,
+    ) -> Result<(Self, Recovered), OpenRefused> {
+        Self::open_in(&OpenFiles::new(disk, limits::OPEN_FILES), dir, options)
+    }
+
+    /// As [`Log::open`], sharing a bounded set of open files with other logs.
+    ///
+    /// # Errors
+    /// See [`OpenRefused`].
+    pub fn open_in(
+        files: &Arc<OpenFiles>,
+        dir: &Path,
+        options: LogOptions,
+    ) -> Result<(Self, Recovered), OpenRefused> {
+        recover::open(files, dir, options)
+    }
+
+    /// Appends batches that already carry their final offsets and continue the log, in one write (two at a roll).
+    ///
+    /// # Errors
+    /// See [`AppendFailed`].
+    pub fn append(&mut self, batches: &[Bytes]) -> Result<(), AppendFailed> {
+        if self.shared.is_poisoned() {
+            return Err(AppendFailed::Poisoned);
+        }
+        let headers = self.check(batches)?;
+        self.wake()?;
+        let mut rest = (batches, headers.as_slice());
+        while !rest.0.is_empty() {
+            let fitting = self.fitting(rest.1);
+            if fitting == 0 {
+                self.roll()?;
+                continue;
+            }
+            let (Some((now, later)), Some((headers, later_headers))) = (
+                rest.0.split_at_checked(fitting),
+                rest.1.split_at_checked(fitting),
+            ) else {
+                break;
+            };
+            self.write(now, headers)?;
+            rest = (later, later_headers);
+        }
+        Ok(())
+    }
+
+    /// Headers of batches that continue the log.
+    fn check(&self, batches: &[Bytes]) -> Result<Vec<BatchHeader>, AppendFailed> {
+        let mut expected = self.end();
+        let mut headers = Vec::with_capacity(batches.len());
+        for batch in batches {
+            let header = BatchHeader::parse(batch)
+                .map_err(|refused| AppendFailed::Malformed(refused.to_string()))?;
+            if header.total_bytes() != batch.len() || batch.len() > BATCH_BYTES_MAX {
+                let length = batch.len();
+                return Err(AppendFailed::Malformed(format!(
+                    "{length} bytes given, {} declared",
+                    header.total_bytes()
+                )));
+            }
+            let found = Offset(u64::try_from(header.base_offset).unwrap_or(u64::MAX));
+            if found != expected {
+                return Err(AppendFailed::NotContiguous { expected, found });
+            }
+            expected = header.next_offset();
+            headers.push(header);
+        }
+        Ok(headers)
+    }
+
+    /// How many batches still go into the active segment. An empty segment takes at least one, however large.
+    fn fitting(&self, headers: &[BatchHeader]) -> usize {
+        let mut bytes = self.active.bytes();
+        let mut fitting = 0;
+        for header in headers {
+            let empty = bytes == 0;
+            bytes += header.total_bytes() as u64;
+            let offsets = header.next_offset().0 - self.active.base;
+            if !empty && (bytes > self.options.segment_bytes || offsets > i32::MAX as u64) {
+                break;
+            }
+            fitting += 1;
+        }
+        fitting
+    }
+
+    /// Writes batches at the end of the active segment; undoes a write that failed.
+    fn write(&mut self, batches: &[Bytes], headers: &[BatchHeader]) -> Result<(), AppendFailed> {
+        let position = self.active.bytes();
+        let total: u64 = batches.iter().map(|batch| batch.len() as u64).sum();
+        let Some(file) = self.active.live().file.clone() else {
+            return Err(AppendFailed::Poisoned);
+        };
+        self.reserve(file.as_ref(), position + total);
+        let buffers: Vec<IoSlice<'_>> = batches.iter().map(|batch| IoSlice::new(batch)).collect();
+        if let Err(error) = file.write_at(&buffers, position) {
+            let path = self.active.path(&self.shared);
+            let error = DiskError::new("write", &path, &error);
+            tracing::error!(%error, position, "write failed");
+            if let Err(undo) = file.set_len(position) {
+                tracing::error!(error = %undo, file = %path.display(), "failed write cannot be undone");
+                self.shared.poison();
+            }
+            self.reserved = self.reserved.map(|_| position);
+            return Err(if error.is_full() {
+                AppendFailed::Full
+            } else {
+                AppendFailed::Io(error)
+            });
+        }
+        self.note(batches, headers);
+        Ok(())
+    }
+
+    /// Takes what was written into the indexes and shows it to readers.
+    fn note(&mut self, batches: &[Bytes], headers: &[BatchHeader]) {
+        let mut reach = self.active.reach();
+        let mut live = self.active.live();
+        for (batch, header) in batches.iter().zip(headers) {
+            let next = header.next_offset().0;
+            if let Some(index) = live.index.as_mut() {
+                index.note(Placed {
+                    position: reach.bytes,
+                    last: self.active.relative(next - 1),
+                    max_timestamp: header.max_timestamp,
+                });
+            }
+            let uncovered = batch.get(..seal::UNCOVERED_BYTES).unwrap_or_default();
+            self.headers_crc = self
+                .headers_crc
+                .map(|crc| crc32c::crc32c_append(crc, uncovered));
+            self.last_generation = u32::try_from(header.leader_epoch).unwrap_or(0);
+            reach.bytes += batch.len() as u64;
+            reach.next = next;
+            reach.max_timestamp = reach.max_timestamp.max(header.max_timestamp);
+        }
+        drop(live);
+        self.active.publish(reach);
+        self.shared.set_end(reach.next);
+    }
+
+    /// Reserves space ahead of the writer, so that growing the file does not wait for the allocator each time.
+    fn reserve(&mut self, file: &dyn DiskFile, upto: u64) {
+        let Some(reserved) = self.reserved else {
+            return;
+        };
+        if upto <= limits::RESERVE_FROM_BYTES || upto <= reserved {
+            return;
+        }
+        let step = upto.clamp(limits::RESERVE_STEP_BYTES, limits::RESERVE_STEP_MAX_BYTES);
+        let ahead = (upto + step).min(self.options.segment_bytes.max(upto));
+        // A disk that cannot, or is nearly full, is asked no more for this segment; the write itself decides.
+        self.reserved = file.reserve(ahead).is_ok().then_some(ahead);
+    }
+
+    /// Opens what an append needs and an idle log has let go.
+    fn wake(&mut self) -> Result<(), AppendFailed> {
+        let io = |error: DiskError| {
+            if error.is_full() {
+                AppendFailed::Full
+            } else {
+                AppendFailed::Io(error)
+            }
+        };
+        let path = self.active.path(&self.shared);
+        let mut live = self.active.live();
+        if live.file.is_some() && live.index.is_some() && self.mark_file.is_some() {
+            return Ok(());
+        }
+        if live.file.is_none() {
+            let file = self
+                .shared
+                .files
+                .disk()
+                .open(&path)
+                .doing("open", &path)
+                .map_err(io)?;
+            live.file = Some(file);
+        }
+        let indexed = live.index.is_some();
+        drop(live);
+        if !indexed {
+            let index = self
+                .active
+                .load_index(&self.shared)
+                .map_err(|failed| match failed {
+                    SearchFailed::Io(error) => io(error),
+                    SearchFailed::Gone => io(DiskError::new(
+                        "open",
+                        &path,
+                        &std::io::ErrorKind::NotFound.into(),
+                    )),
+                })?;
+            self.active.live().index.get_or_insert(index);
+        }
+        if self.mark_file.is_none() {
+            let mark = self.shared.dir.join(names::MARK);
+            let file = self
+                .shared
+                .files
+                .disk()
+                .open(&mark)
+                .doing("open", &mark)
+                .map_err(io)?;
+            self.mark_file = Some(file);
+        }
+        Ok(())
+    }
+
+    /// Begins a new segment. Nothing is synced here: the next sync takes care of the old one and of the new name.
+    fn roll(&mut self) -> Result<(), AppendFailed> {
+        let io = |error: DiskError| {
+            if error.is_full() {
+                AppendFailed::Full
+            } else {
+                AppendFailed::Io(error)
+            }
+        };
+        let disk = Arc::clone(self.shared.files.disk());
+        let base = self.end().0;
+        let path = self.shared.path(base, Kind::Log);
+        let file = match self.prepared.take() {
+            Some(file) => {
+                let next = self.shared.dir.join(names::NEXT);
+                let durable::Unsynced =
+                    durable::rename_unsynced(disk.as_ref(), &next, &path).map_err(io)?;
+                file
+            }
+            None => {
+                let (file, durable::Unsynced) =
+                    durable::create_unsynced(disk.as_ref(), &path).map_err(io)?;
+                file
+            }
+        };
+        self.entries_changed += 1;
+        let reach = Reach {
+            bytes: 0,
+            next: base,
+            max_timestamp: -1,
+        };
+        let segment = Arc::new(Segment::new(self.shared.files.new_id(), base, reach));
+        *segment.live() = segment::Live {
+            file: Some(file),
+            index: Some(Index::default()),
+        };
+        let full = std::mem::replace(&mut self.active, Arc::clone(&segment));
+        self.unsealed.push(chores::Unsealed {
+            segment: Arc::clone(&full),
+            headers_crc: self.headers_crc.replace(0),
+            last_generation: self.last_generation,
+            sealing: false,
+        });
+        self.unsynced.push(full);
+        self.reserved = Some(0);
+        self.shared.segments_mut().push(segment);
+        Ok(())
+    }
+
+    /// A reader of this log, for any thread.
+    #[must_use]
+    pub fn reader(&self) -> LogReader {
+        LogReader::new(Arc::clone(&self.shared))
+    }
+
+    /// Oldest offset held.
+    #[must_use]
+    pub fn start(&self) -> Offset {
+        Offset(self.shared.start())
+    }
+
+    /// One past the newest offset written (exclusive).
+    #[must_use]
+    pub fn end(&self) -> Offset {
+        Offset(self.shared.end())
+    }
+
+    /// One past the newest offset known to be durable (exclusive).
+    #[must_use]
+    pub fn durable_end(&self) -> Offset {
+        Offset(self.shared.durable())
+    }
+
+    /// Whether a disk failure left the log in doubt, so that it takes no more writes.
+    #[must_use]
+    pub fn is_poisoned(&self) -> bool {
+        self.shared.is_poisoned()
+    }
+
+    /// Bytes of log held.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.shared.bytes()
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.shared.dir
+    }
+}

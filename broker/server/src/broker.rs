@@ -1,0 +1,493 @@
+//! The life of a broker: start, serve, drain, stop.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use felix_auth::{Action, Principal, Resource};
+use felix_controlplane_client::{Api, CallFailed, Follower, FollowerState, TokenSource};
+use felix_journal::{DataDir, DataDirRefused, Journal, JournalOptions, RealDisk};
+use felix_model::{ClusterId, NodeId, StreamId};
+use felix_wire::error::{Code, Failure};
+use felix_wire::extension::{Extension, Extensions};
+use felix_wire::flags::Flags;
+use felix_wire::negotiate::{Features, Served};
+use quinn::{Endpoint, VarInt};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::{Config, ConfigRefused};
+use crate::fair::FairQueue;
+use crate::limits::{DRAIN_TIMEOUT, PUBLISH_WINDOW};
+pub(crate) use crate::listing::{Listing, Subscriptions};
+use crate::metrics::Metrics;
+use crate::names::{Names, spec};
+use crate::shards::{Shards, Store, StreamHandle, StreamSpec};
+use crate::tls::{Identity, ServerConfigs, TlsRefused};
+use crate::{admin, listen};
+
+/// How often retention is applied.
+const RETENTION_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How often held appends time out and histograms are folded.
+const UPKEEP_INTERVAL: Duration = Duration::from_millis(250);
+
+/// What every connection of a broker shares.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) names: Names,
+    pub(crate) shards: Arc<Shards>,
+    pub(crate) queue: Arc<FairQueue>,
+    pub(crate) served: Served,
+    pub(crate) subscriptions: Subscriptions,
+    port: u16,
+    draining: AtomicBool,
+}
+
+/// Why a broker did not start. Nothing is left running.
+#[derive(Debug, thiserror::Error)]
+pub enum StartRefused {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigRefused),
+    /// The certificate.
+    #[error(transparent)]
+    Tls(#[from] TlsRefused),
+    /// The data directory.
+    #[error(transparent)]
+    DataDir(#[from] DataDirRefused),
+    /// The disk.
+    #[error("the journal cannot start: {0}")]
+    Journal(#[from] felix_journal::DiskError),
+    /// The control plane.
+    #[error("the catalogue cannot be had from the control plane: {0}")]
+    ControlPlane(#[from] CallFailed),
+    /// The control plane's address.
+    #[error("controlplane_url: {0}")]
+    Endpoint(String),
+    /// A listener.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// What a broker is started with beside its configuration, by a process that embeds it.
+#[derive(Debug, Default)]
+pub struct Embedding {
+    /// The certificate to show, in place of the one the configuration names.
+    pub identity: Option<Identity>,
+    /// The credential for the control plane, in place of the file the configuration names.
+    pub token: Option<String>,
+    /// The cluster a new data directory is marked with; an existing one must carry it.
+    pub cluster: Option<String>,
+}
+
+/// A running broker. Dropping it without [`Running::shutdown`] is a crash as far as clients can tell.
+#[derive(Debug)]
+pub struct Running {
+    shared: Arc<Shared>,
+    endpoint: Endpoint,
+    address: SocketAddr,
+    metrics_address: SocketAddr,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    connections: TaskTracker,
+    _data_dir: Option<DataDir>,
+}
+
+/// How a broker stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// Logs whose last records could not be flushed.
+    pub unflushed_logs: usize,
+    /// Everything accepted was answered before the deadline.
+    pub drained: bool,
+}
+
+/// Starts a broker from its configuration.
+///
+/// # Errors
+/// [`StartRefused`] says what to change.
+pub async fn start(config: Config, embedding: Embedding) -> Result<Running, StartRefused> {
+    config.check()?;
+    let identity = identity(&config, embedding.identity)?;
+    let configs = ServerConfigs::new(&identity)?;
+    let metrics = Arc::new(Metrics::new());
+    let names = Names::new(follow(&config, embedding.token).await?);
+    let bad_name = |_| ConfigRefused::Conflict("node_id and the cluster's name must be names");
+    let node: NodeId = config.node_id.parse().map_err(bad_name)?;
+    let cluster: ClusterId = embedding
+        .cluster
+        .as_deref()
+        .unwrap_or("felix")
+        .parse()
+        .map_err(bad_name)?;
+    let (data_dir, store) = match &config.data_dir {
+        Some(directory) => {
+            let (data_dir, store) = open_store(directory, &cluster, &node)?;
+            (Some(data_dir), Some(store))
+        }
+        None => (None, None),
+    };
+    let endpoint =
+        listen::open(config.listen, &configs).map_err(|source| StartRefused::Listen {
+            address: config.listen,
+            source,
+        })?;
+    let address = endpoint
+        .local_addr()
+        .map_err(|source| StartRefused::Listen {
+            address: config.listen,
+            source,
+        })?;
+    let admin = tokio::net::TcpListener::bind(config.metrics_listen)
+        .await
+        .map_err(|source| StartRefused::Listen {
+            address: config.metrics_listen,
+            source,
+        })?;
+    let metrics_address = admin.local_addr().map_err(|source| StartRefused::Listen {
+        address: config.metrics_listen,
+        source,
+    })?;
+    let shared = Arc::new(Shared {
+        shards: Shards::new(store, config.publish_quota.clone(), Arc::clone(&metrics)),
+        queue: FairQueue::new(config.inflight_bytes),
+        served: served(),
+        subscriptions: Subscriptions::default(),
+        port: address.port(),
+        draining: AtomicBool::new(false),
+        config,
+        metrics,
+        names,
+    });
+    let running = Running {
+        endpoint,
+        address,
+        metrics_address,
+        stop: CancellationToken::new(),
+        tasks: TaskTracker::new(),
+        connections: TaskTracker::new(),
+        shared,
+        _data_dir: data_dir,
+    };
+    running.spawn(configs, admin);
+    tracing::info!(%address, %metrics_address, "the broker is ready");
+    Ok(running)
+}
+
+fn identity(config: &Config, given: Option<Identity>) -> Result<Identity, TlsRefused> {
+    match (given, &config.tls_cert, &config.tls_key) {
+        (Some(identity), _, _) => Ok(identity),
+        (None, Some(cert), Some(key)) => Identity::read(cert, key),
+        (None, _, _) => {
+            tracing::warn!(
+                "no certificate is configured; clients must trust one made for this run"
+            );
+            Identity::self_signed()
+        }
+    }
+}
+
+async fn follow(config: &Config, token: Option<String>) -> Result<Follower, StartRefused> {
+    let source = match (&token, &config.node_token_file) {
+        (Some(token), _) => TokenSource::fixed(token),
+        (None, Some(path)) => TokenSource::file(path.clone()),
+        (None, None) => TokenSource::fixed(""),
+    };
+    let api = Api::new(&config.controlplane_url, source)
+        .map_err(|error| StartRefused::Endpoint(error.to_string()))?;
+    Ok(Follower::start(api).await?)
+}
+
+fn open_store(
+    directory: &Path,
+    cluster: &ClusterId,
+    node: &NodeId,
+) -> Result<(DataDir, Store), StartRefused> {
+    let disk: Arc<dyn felix_journal::Disk> = Arc::new(RealDisk);
+    let data_dir = DataDir::open(disk.as_ref(), directory, cluster, node)?;
+    let journal = Journal::start(Arc::clone(&disk), directory, JournalOptions::default())?;
+    Ok((
+        data_dir,
+        Store {
+            journal,
+            disk,
+            root: directory.to_owned(),
+        },
+    ))
+}
+
+/// What this build serves, and so advertises.
+fn served() -> Served {
+    Served {
+        flags: Flags::ALL.without(Flags::EVENT_PUBLISHER),
+        features: Features::TOPOLOGY
+            | Features::REDIRECT
+            | Features::STREAM_SHARDS
+            | Features::CACHE_SHARDS
+            | Features::IDEMPOTENT_PRODUCER
+            | Features::ERROR_CODES
+            | Features::SHARD_MOVED
+            | Features::UNSUPPORTED
+            | Features::SEQUENCE_REUSED
+            | Features::PUBLISH_PIPELINE
+            | Features::STREAM_PUBLISH_WINDOW
+            | Features::SHARD_OWNERS
+            | Features::ACK_ON_COMMIT
+            | Features::SUBSCRIPTION_LAGGED
+            | Features::RECORD_TIMESTAMPS
+            | Features::PUBLISH_CONDITIONAL
+            | Features::STREAM_READ
+            | Features::SUBSCRIBE_QUEUE
+            | Features::INSPECT
+            | Features::STREAM_DELETED
+            | Features::PUBLISH_WIDTH
+            | Features::EXPLICIT_SHARD,
+        publish_window: PUBLISH_WINDOW,
+        listener_ports: Vec::new(),
+        extensions: Extensions::from_iter([Extension::Records]),
+    }
+}
+
+impl Shared {
+    pub(crate) fn draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Whether new clients are welcome, or why not.
+    pub(crate) fn readiness(&self) -> Result<(), String> {
+        if self.draining() {
+            return Err("draining".into());
+        }
+        match &*self.names.follower().state().borrow() {
+            // The catalogue held here decides while the control plane is away.
+            FollowerState::Following | FollowerState::Retrying { .. } => Ok(()),
+            FollowerState::TooOld { why } => Err(format!("catalogue: {why}")),
+        }
+    }
+
+    /// Where clients are told to find this broker.
+    pub(crate) fn advertised(&self, reached_at: Option<IpAddr>) -> String {
+        match &self.config.advertise {
+            Some(address) => address.clone(),
+            None => {
+                let ip = if self.config.listen.ip().is_unspecified() {
+                    reached_at.unwrap_or_else(|| self.config.listen.ip()).to_canonical()
+                } else {
+                    self.config.listen.ip()
+                };
+                let ip = if ip.is_unspecified() {
+                    IpAddr::from([127, 0, 0, 1])
+                } else {
+                    ip
+                };
+                SocketAddr::new(ip, self.port).to_string()
+            }
+        }
+    }
+
+    /// A stream in service, or `None` when the catalogue does not have it.
+    pub(crate) async fn find(&self, id: &StreamId) -> Option<Arc<StreamHandle>> {
+        Some(self.shards.stream(self.names.stream(id).await?))
+    }
+
+    /// A stream in service.
+    ///
+    /// # Errors
+    /// `not_found` with the names close to it that the principal may see.
+    pub(crate) async fn stream(
+        &self,
+        id: &StreamId,
+        principal: &Principal,
+    ) -> Result<Arc<StreamHandle>, Failure> {
+        match self.find(id).await {
+            Some(handle) => Ok(handle),
+            None => Err(self.missing(id, principal)),
+        }
+    }
+
+    fn missing(&self, id: &StreamId, principal: &Principal) -> Failure {
+        let (tenant, namespace) = (id.tenant.as_str(), id.namespace.as_str());
+        let visible = |stream: &str| {
+            let resource = Resource::Stream {
+                tenant,
+                namespace,
+                stream,
+            };
+            principal.allows(Action::StreamPublish, &resource)
+                || principal.allows(Action::StreamSubscribe, &resource)
+        };
+        let catalogue = self.names.catalogue();
+        let close = catalogue.close_streams(tenant, namespace, id.stream.as_str(), visible);
+        let mut message = match catalogue.find_stream(tenant, namespace, id.stream.as_str()) {
+            Err(missing) => missing.to_string(),
+            Ok(_) => format!("no stream `{}`", id.stream),
+        };
+        if !close.is_empty() {
+            let names: Vec<String> = close.iter().map(|name| format!("`{name}`")).collect();
+            message = format!("{message}; did you mean {}?", names.join(" or "));
+        }
+        Failure::new(Code::NotFound, message)
+    }
+
+    /// Sets the gauges that are read and not counted.
+    pub(crate) fn refresh_gauges(&self) {
+        let metrics = &self.metrics;
+        metrics.inflight_bytes.set(as_gauge(self.queue.in_use()));
+        metrics.queued.set(as_gauge(self.queue.queued() as u64));
+        metrics
+            .shards_corrupt
+            .set(as_gauge(self.shards.corrupt_count() as u64));
+        metrics
+            .catalogue_revision
+            .set(as_gauge(self.names.catalogue().revision().0));
+        metrics
+            .ready
+            .set(if self.readiness().is_ok() { 1.0 } else { 0.0 });
+        if let Some(store) = &self.shards.store {
+            metrics
+                .free_bytes
+                .set(as_gauge(store.journal.space().available));
+        }
+    }
+
+    /// Opens every shard that has a directory.
+    pub(crate) async fn verify_shards(&self) {
+        let catalogue = self.names.catalogue();
+        let known = |id: &StreamId| -> Option<StreamSpec> {
+            let record = catalogue.stream(
+                id.tenant.as_str(),
+                id.namespace.as_str(),
+                id.stream.as_str(),
+            );
+            record.map(|record| spec(record))
+        };
+        self.shards.verify_all(known).await;
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a gauge is a float; what is lost is below display"
+)]
+fn as_gauge(value: u64) -> f64 {
+    value as f64
+}
+
+impl Running {
+    /// Where clients connect.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where `/ready` and `/metrics` answer.
+    pub fn metrics_address(&self) -> SocketAddr {
+        self.metrics_address
+    }
+
+    /// Stops taking clients, answers what was accepted, makes it durable and closes.
+    pub async fn shutdown(self) -> Stopped {
+        self.shared.draining.store(true, Ordering::Relaxed);
+        tracing::info!("draining");
+        let drained = tokio::time::timeout(DRAIN_TIMEOUT, self.shared.queue.idle())
+            .await
+            .is_ok();
+        let closing = tokio::time::timeout(DRAIN_TIMEOUT, self.shared.shards.close_all());
+        let unflushed_logs = closing.await.unwrap_or(usize::MAX);
+        self.endpoint.close(VarInt::from_u32(0), b"shutting down");
+        self.connections.close();
+        // Connections see the close at once; a stuck one must not keep the process.
+        let _ = tokio::time::timeout(Duration::from_secs(2), self.connections.wait()).await;
+        self.endpoint.wait_idle().await;
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+        Stopped {
+            unflushed_logs,
+            drained,
+        }
+    }
+
+    fn spawn(&self, configs: ServerConfigs, admin: tokio::net::TcpListener) {
+        let accepting = listen::accept(
+            self.endpoint.clone(),
+            configs,
+            Arc::clone(&self.shared),
+            self.connections.clone(),
+        );
+        self.tasks.spawn(accepting);
+        let (shared, stop) = (Arc::clone(&self.shared), self.stop.clone());
+        self.tasks.spawn(async move {
+            if let Err(error) = admin::serve(admin, shared, stop).await {
+                tracing::error!(%error, "the metrics listener ended");
+            }
+        });
+        self.every(UPKEEP_INTERVAL, |shared| {
+            shared.shards.time_out();
+            shared.metrics.upkeep();
+        });
+        self.every(RETENTION_INTERVAL, |shared| shared.shards.retain());
+        let (shared, stop) = (Arc::clone(&self.shared), self.stop.clone());
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = follow_changes(&shared) => {}
+            }
+        });
+    }
+
+    /// Runs a blocking chore over and over until the broker stops.
+    fn every(&self, interval: Duration, chore: fn(&Shared)) {
+        let (shared, stop) = (Arc::clone(&self.shared), self.stop.clone());
+        self.tasks.spawn(async move {
+            let mut ticks = tokio::time::interval(interval);
+            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            loop {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    _ = ticks.tick() => {}
+                }
+                let shared = Arc::clone(&shared);
+                // A chore that panicked was reported; the next one is due all the same.
+                let _ = tokio::task::spawn_blocking(move || chore(&shared)).await;
+            }
+        });
+    }
+}
+
+/// Applies what changes in the catalogue to what is served: deletions, new incarnations, new settings.
+async fn follow_changes(shared: &Arc<Shared>) {
+    shared.verify_shards().await;
+    let mut changes = shared.names.follower().watch();
+    let mut before = shared.names.catalogue();
+    while changes.changed().await.is_ok() {
+        let after = Arc::clone(&changes.borrow_and_update());
+        for handle in shared.shards.handles() {
+            let known = handle.spec();
+            let id = &known.id;
+            let (tenant, namespace, stream) = (
+                id.tenant.as_str(),
+                id.namespace.as_str(),
+                id.stream.as_str(),
+            );
+            match after.stream(tenant, namespace, stream) {
+                Some(record) => drop(shared.shards.stream(spec(record))),
+                // Only what the catalogue had and has no longer was deleted; a name it never had is an orphan.
+                None if before.stream(tenant, namespace, stream).is_some() => {
+                    shared.shards.deleted(id, known.incarnation);
+                }
+                None => {}
+            }
+        }
+        before = after;
+    }
+}

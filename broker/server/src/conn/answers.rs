@@ -1,0 +1,187 @@
+//! The answers of one stream on their way out.
+//!
+//! A publish takes its place when it is read and fills it when it is done, from whatever thread finished it
+//! (often a journal thread). What may leave is gathered and goes out in one write.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use felix_wire::negotiate::Peer;
+use felix_wire::session::{Slot, Window};
+use tokio::sync::Notify;
+
+/// The answers of one stream.
+#[derive(Debug)]
+pub(crate) struct Answers {
+    state: Mutex<State>,
+    ready: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    window: Window<Bytes>,
+    ready: Vec<Bytes>,
+    abandoned: bool,
+}
+
+/// A place among the answers. Dropped unfilled, it marks the stream as broken: everything behind it could never
+/// leave.
+#[derive(Debug)]
+pub(crate) struct Place {
+    answers: Arc<Answers>,
+    slot: Option<Slot>,
+}
+
+/// A publish lost its answer; the stream must end, since later answers may not overtake it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a publish was dropped without an answer")]
+pub(crate) struct Abandoned;
+
+impl Answers {
+    pub(crate) fn new(peer: &Peer) -> Arc<Self> {
+        let state = State {
+            window: Window::new(peer),
+            ready: Vec::new(),
+            abandoned: false,
+        };
+        Arc::new(Self {
+            state: Mutex::new(state),
+            ready: Notify::new(),
+        })
+    }
+
+    /// Takes the next place.
+    pub(crate) fn reserve(self: &Arc<Self>) -> Place {
+        let slot = self.lock().window.take();
+        Place {
+            answers: Arc::clone(self),
+            slot: Some(slot),
+        }
+    }
+
+    /// Sends an answer that belongs to no publish, in the order of these calls.
+    pub(crate) fn push(&self, answer: Bytes) {
+        self.lock().ready.push(answer);
+        self.ready.notify_one();
+    }
+
+    /// Whether publishes have to wait until an answer has left.
+    pub(crate) fn is_full(&self) -> bool {
+        self.lock().window.is_full()
+    }
+
+    /// Whether every publish is answered and every answer taken.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.lock();
+        state.window.is_empty() && state.ready.is_empty()
+    }
+
+    /// Takes what may leave now.
+    ///
+    /// # Errors
+    /// [`Abandoned`] once a place was dropped unfilled.
+    pub(crate) fn take(&self, out: &mut Vec<Bytes>) -> Result<(), Abandoned> {
+        let mut state = self.lock();
+        out.append(&mut state.ready);
+        if state.abandoned {
+            Err(Abandoned)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Waits until something may leave. Cancel-safe.
+    pub(crate) async fn ready(&self) {
+        self.ready.notified().await;
+    }
+
+    fn fill(&self, slot: Slot, answer: Bytes) {
+        let mut state = self.lock();
+        let State { window, ready, .. } = &mut *state;
+        let before = ready.len();
+        window.fill(slot, answer, ready);
+        let wake = ready.len() > before;
+        drop(state);
+        if wake {
+            self.ready.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// Answers the publish with a whole frame.
+    pub(crate) fn fill(mut self, answer: Bytes) {
+        if let Some(slot) = self.slot.take() {
+            self.answers.fill(slot, answer);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.slot.is_some() {
+            self.answers.lock().abandoned = true;
+            self.answers.ready.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use felix_wire::extension::Extensions;
+    use felix_wire::flags::Flags;
+    use felix_wire::negotiate::Features;
+
+    use super::*;
+
+    fn ordered() -> Arc<Answers> {
+        Answers::new(&Peer {
+            flags: Flags::ALL,
+            features: Features::ALL,
+            extensions: Extensions::NONE,
+            publish_window: Some(3),
+        })
+    }
+
+    fn taken(answers: &Answers) -> Vec<Bytes> {
+        let mut out = Vec::new();
+        answers.take(&mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn answers_leave_in_the_order_of_their_requests() {
+        let answers = ordered();
+        let (first, second, third) = (answers.reserve(), answers.reserve(), answers.reserve());
+        assert!(answers.is_full());
+        second.fill(Bytes::from_static(b"2"));
+        assert!(taken(&answers).is_empty());
+        first.fill(Bytes::from_static(b"1"));
+        assert_eq!(taken(&answers), ["1", "2"]);
+        third.fill(Bytes::from_static(b"3"));
+        assert!(!answers.is_idle());
+        assert_eq!(taken(&answers), ["3"]);
+        assert!(answers.is_idle());
+    }
+
+    #[test]
+    fn a_dropped_publish_breaks_the_stream_instead_of_being_overtaken() {
+        let answers = ordered();
+        drop(answers.reserve());
+        assert_eq!(answers.take(&mut Vec::new()), Err(Abandoned));
+    }
+
+    #[tokio::test]
+    async fn an_answer_wakes_the_writer() {
+        let answers = ordered();
+        let place = answers.reserve();
+        let filler = tokio::spawn(async move { place.fill(Bytes::from_static(b"x")) });
+        answers.ready().await;
+        filler.await.unwrap();
+        assert_eq!(taken(&answers), ["x"]);
+    }
+}

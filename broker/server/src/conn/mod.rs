@@ -1,0 +1,150 @@
+//! One client connection: its streams, what they share, and the limits before anybody is known.
+
+pub(crate) mod answers;
+mod auth;
+mod frames;
+mod inspect;
+pub(crate) mod publish;
+mod reads;
+mod request;
+mod stream;
+mod subscribe;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use felix_auth::Principal;
+use quinn::{Connection, VarInt};
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+
+use crate::broker::Shared;
+use crate::limits::{
+    AUTHENTICATION_TIMEOUT, SUBSCRIPTIONS_PER_CONNECTION_MAX, TOKENS_REMEMBERED_MAX,
+    UNAUTHENTICATED_STREAMS_MAX,
+};
+
+/// Close code of a connection on which nobody authenticated in time.
+const CLOSE_AUTHENTICATION_TIMEOUT: VarInt = VarInt::from_u32(1);
+
+/// What the streams of one connection share.
+pub(crate) struct Conn {
+    pub(crate) id: u64,
+    pub(crate) remote: SocketAddr,
+    pub(crate) quic: Connection,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) tasks: TaskTracker,
+    authenticated: AtomicBool,
+    /// Streams that may be read before they authenticated.
+    unknown: Arc<Semaphore>,
+    subscriptions: AtomicUsize,
+    /// Tokens that verified, so that forty streams cost one signature check.
+    tokens: Mutex<HashMap<[u8; 32], Arc<Principal>>>,
+}
+
+impl std::fmt::Debug for Conn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Conn")
+            .field("id", &self.id)
+            .field("remote", &self.remote)
+            .finish()
+    }
+}
+
+/// Serves a connection until either side closes it.
+pub(crate) async fn serve(quic: Connection, id: u64, shared: Arc<Shared>) {
+    let conn = Arc::new(Conn {
+        id,
+        remote: quic.remote_address(),
+        quic,
+        shared,
+        tasks: TaskTracker::new(),
+        authenticated: AtomicBool::new(false),
+        unknown: Arc::new(Semaphore::new(UNAUTHENTICATED_STREAMS_MAX)),
+        subscriptions: AtomicUsize::new(0),
+        tokens: Mutex::new(HashMap::new()),
+    });
+    accept_streams(&conn).await;
+    // Every stream's task sees the lost connection and ends by itself.
+    conn.tasks.close();
+    conn.tasks.wait().await;
+}
+
+async fn accept_streams(conn: &Arc<Conn>) {
+    let deadline = tokio::time::sleep(AUTHENTICATION_TIMEOUT);
+    tokio::pin!(deadline);
+    loop {
+        tokio::select! {
+            accepted = conn.quic.accept_bi() => {
+                let Ok((send, recv)) = accepted else { return };
+                conn.tasks.spawn(stream::serve(Arc::clone(conn), Some(send), recv));
+            }
+            accepted = conn.quic.accept_uni() => {
+                let Ok(recv) = accepted else { return };
+                conn.tasks.spawn(stream::serve(Arc::clone(conn), None, recv));
+            }
+            () = &mut deadline, if !conn.is_authenticated() => {
+                conn.shared.metrics.auth_timeouts.increment(1);
+                conn.quic.close(CLOSE_AUTHENTICATION_TIMEOUT, b"authentication timeout");
+                return;
+            }
+        }
+    }
+}
+
+impl Conn {
+    pub(crate) fn is_authenticated(&self) -> bool {
+        self.authenticated.load(Ordering::Relaxed)
+    }
+
+    /// Remembers that a stream of this connection presented a good token.
+    pub(crate) fn remember(&self, token: [u8; 32], principal: &Arc<Principal>) {
+        self.authenticated.store(true, Ordering::Relaxed);
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        if tokens.len() >= TOKENS_REMEMBERED_MAX {
+            tokens.clear();
+        }
+        tokens.insert(token, Arc::clone(principal));
+    }
+
+    /// The principal of a token that verified on this connection before.
+    pub(crate) fn remembered(&self, token: &[u8; 32]) -> Option<Arc<Principal>> {
+        self.tokens
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(token)
+            .cloned()
+    }
+
+    /// Forgets a token, so that it is verified anew.
+    pub(crate) fn forget(&self, token: &[u8; 32]) {
+        self.tokens
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(token);
+    }
+
+    /// Takes one of the connection's subscriptions, or `None` when it has as many as it may.
+    pub(crate) fn open_subscription(self: &Arc<Self>) -> Option<OpenSubscription> {
+        self.subscriptions
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
+                (open < SUBSCRIPTIONS_PER_CONNECTION_MAX).then_some(open + 1)
+            })
+            .ok()?;
+        self.shared.metrics.subscriptions.increment(1.0);
+        Some(OpenSubscription(Arc::clone(self)))
+    }
+}
+
+/// Counts while a subscription is open.
+#[derive(Debug)]
+pub(crate) struct OpenSubscription(Arc<Conn>);
+
+impl Drop for OpenSubscription {
+    fn drop(&mut self) {
+        self.0.subscriptions.fetch_sub(1, Ordering::Relaxed);
+        self.0.shared.metrics.subscriptions.decrement(1.0);
+    }
+}

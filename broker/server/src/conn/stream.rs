@@ -1,0 +1,355 @@
+//! One stream of a client: authenticate, then hear requests and send their answers until it finishes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use felix_auth::Principal;
+use felix_model::StreamId;
+use felix_wire::error::{Code, Failure};
+use felix_wire::extension::Request as ExtensionRequest;
+use felix_wire::frame::Incoming;
+use felix_wire::message::PublishWidth;
+use felix_wire::negotiate::Peer;
+use felix_wire::publish::Names;
+use felix_wire::session::{Heard, Refusal, Session, Ways};
+use quinn::{RecvStream, SendStream};
+
+use super::answers::Answers;
+use super::frames::{Frames, FramesEnded};
+use super::{Conn, auth, publish, request};
+use crate::limits::{ROUTES_REMEMBERED_MAX, SMALL_FRAME_BYTES};
+use crate::shards::{StreamHandle, StreamSpec};
+
+/// What one authenticated stream knows.
+pub(crate) struct StreamState {
+    pub(crate) conn: Arc<Conn>,
+    pub(crate) principal: Arc<Principal>,
+    pub(crate) peer: Peer,
+    pub(crate) answers: Arc<Answers>,
+    /// Streams this one publishes to, by the names as they stand in its frames.
+    routes: HashMap<Bytes, Arc<StreamHandle>>,
+    /// The width that the client computed its shards with.
+    width: Option<PublishWidth>,
+}
+
+impl std::fmt::Debug for StreamState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StreamState")
+            .field("conn", &self.conn)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The stream a publish names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Route<'a> {
+    /// As it stands in a binary frame, which is also its key among the remembered ones.
+    Names(&'a Names),
+    /// As JSON has it: tenant, namespace, stream.
+    Text(&'a str, &'a str, &'a str),
+}
+
+/// Serves one stream. `send` is absent on a stream that only the client may write.
+pub(crate) async fn serve(conn: Arc<Conn>, send: Option<SendStream>, recv: RecvStream) {
+    let Ok(permit) = Arc::clone(&conn.unknown).acquire_owned().await else {
+        return;
+    };
+    let ways = if send.is_some() {
+        Ways::Both
+    } else {
+        Ways::OneWay
+    };
+    let mut session = Session::new(ways);
+    let mut wire = Wire {
+        frames: Frames::new(recv, session.accepts()),
+        send,
+    };
+    let opened = tokio::time::timeout(
+        crate::limits::AUTHENTICATION_TIMEOUT,
+        open(&conn, &mut session, &mut wire),
+    );
+    let opened = opened.await;
+    drop(permit);
+    // Otherwise it was refused, is gone, or was silent for too long.
+    if let Ok(Some(mut state)) = opened {
+        wire.frames.accept(session.accepts());
+        run(&mut state, &session, &mut wire).await;
+    }
+    wire.frames.stop();
+    wire.finish().await;
+}
+
+/// Both directions of a stream.
+struct Wire {
+    frames: Frames,
+    send: Option<SendStream>,
+}
+
+impl Wire {
+    /// Writes whole frames. `false` when the client is gone.
+    async fn write(&mut self, frames: &mut Vec<Bytes>) -> bool {
+        let Some(send) = &mut self.send else {
+            frames.clear();
+            return true;
+        };
+        gather_small(frames);
+        let written = send.write_all_chunks(frames).await.is_ok();
+        frames.clear();
+        written
+    }
+
+    async fn finish(&mut self) {
+        if let Some(mut send) = self.send.take() {
+            // A stream that the client stopped already needs no end.
+            let _ = send.finish();
+            // Dropping the handle before everything is acknowledged would not lose it; waiting here keeps the
+            // connection's task count honest. The connection's end resolves it, too.
+            let _ = send.stopped().await;
+        }
+    }
+}
+
+/// Copies runs of small frames together: the transport looks through its list of chunks for every datagram.
+pub(crate) fn gather_small(frames: &mut Vec<Bytes>) {
+    if frames.len() < 2 {
+        return;
+    }
+    let mut gathered: Vec<Bytes> = Vec::with_capacity(frames.len());
+    let mut run = BytesMut::new();
+    for frame in frames.drain(..) {
+        if frame.len() <= SMALL_FRAME_BYTES {
+            run.extend_from_slice(&frame);
+        } else {
+            if !run.is_empty() {
+                gathered.push(run.split().freeze());
+            }
+            gathered.push(frame);
+        }
+    }
+    if !run.is_empty() {
+        gathered.push(run.freeze());
+    }
+    *frames = gathered;
+}
+
+async fn open(conn: &Arc<Conn>, session: &mut Session, wire: &mut Wire) -> Option<StreamState> {
+    let heard = match wire.frames.next().await {
+        Ok(Some(frame)) => session.hear(frame),
+        Ok(None) | Err(FramesEnded::Cut | FramesEnded::Lost(_)) => return None,
+        Err(FramesEnded::Refused(why)) => Heard::Refused(session.unreadable(why)),
+    };
+    let answer = match heard {
+        Heard::Auth(message, offer) => match auth::authenticate(conn, &message).await {
+            Ok(principal) => {
+                let grant = conn.shared.served.grant(&offer);
+                session.open(grant.peer);
+                if !wire.write(&mut vec![grant.answer.encode()]).await {
+                    return None;
+                }
+                return Some(StreamState {
+                    conn: Arc::clone(conn),
+                    principal,
+                    peer: grant.peer,
+                    answers: Answers::new(&grant.peer),
+                    routes: HashMap::new(),
+                    width: None,
+                });
+            }
+            Err(failure) => {
+                conn.shared.metrics.auth_refused.increment(1);
+                Some(offer.peer().error(failure).encode())
+            }
+        },
+        Heard::Refused(Refusal { answer, .. }) => answer,
+        // Before `auth` a session hears nothing else.
+        Heard::Publish(_) | Heard::Request(_) | Heard::Extension { .. } => None,
+    };
+    wire.write(&mut answer.into_iter().collect()).await;
+    None
+}
+
+async fn run(state: &mut StreamState, session: &Session, wire: &mut Wire) {
+    let mut out = Vec::new();
+    let mut finished = false;
+    let mut ending = false;
+    loop {
+        while !ending && !state.answers.is_full() {
+            match wire.frames.buffered() {
+                Ok(Some(frame)) => ending = hear(state, session, frame).await,
+                Ok(None) => break,
+                Err(error) => {
+                    if let FramesEnded::Refused(why) = error {
+                        state.answers_refusal(session.unreadable(why));
+                    }
+                    ending = true;
+                }
+            }
+        }
+        let taken = state.answers.take(&mut out);
+        if !out.is_empty() && !wire.write(&mut out).await {
+            return;
+        }
+        if taken.is_err() || ((ending || finished) && state.answers.is_idle()) {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = state.answers.ready() => {}
+            more = wire.frames.fill(), if !ending && !finished && !state.answers.is_full() => {
+                match more {
+                    Ok(true) => {}
+                    Ok(false) => finished = true,
+                    Err(_) => return,
+                }
+            }
+        }
+    }
+}
+
+/// Carries out one frame. `true` when the stream ends after its answers.
+async fn hear(state: &mut StreamState, session: &Session, frame: Incoming) -> bool {
+    match session.hear(frame) {
+        Heard::Publish(binary) => {
+            let (names, request) = publish::Request::binary(binary);
+            publish::publish(state, Route::Names(&names), request).await;
+            false
+        }
+        Heard::Request(message) => request::answer(state, message).await,
+        Heard::Extension {
+            correlation,
+            request: ExtensionRequest::PublishRecords(records),
+        } => {
+            let (names, request) = publish::Request::records(correlation, records);
+            publish::publish(state, Route::Names(&names), request).await;
+            false
+        }
+        Heard::Refused(refusal) => {
+            let ends = refusal.ends;
+            state.answers_refusal(refusal);
+            ends
+        }
+        // The session lets `auth` through only once.
+        Heard::Auth(..) => true,
+    }
+}
+
+impl StreamState {
+    fn answers_refusal(&self, refusal: Refusal) {
+        let Some(answer) = refusal.answer else { return };
+        if refusal.publish {
+            self.answers.reserve().fill(answer);
+        } else {
+            self.answers.push(answer);
+        }
+    }
+
+    /// The stream a publish goes to, once this principal may publish there.
+    pub(crate) async fn route_publish(
+        &mut self,
+        route: Route<'_>,
+    ) -> Result<Arc<StreamHandle>, Failure> {
+        let (key, tenant, namespace, stream) = match route {
+            Route::Names(names) => {
+                if let Some(handle) = self.routes.get(names.raw())
+                    && !handle.is_gone()
+                {
+                    return Ok(Arc::clone(handle));
+                }
+                (
+                    Some(names.raw().clone()),
+                    names.tenant(),
+                    names.namespace(),
+                    names.stream(),
+                )
+            }
+            Route::Text(tenant, namespace, stream) => (None, tenant, namespace, stream),
+        };
+        let id = self.name(tenant, namespace, stream)?;
+        if !publish::may_publish(&self.principal, &id) {
+            return Err(forbidden("stream.publish", &id));
+        }
+        let handle = self.conn.shared.stream(&id, &self.principal).await?;
+        if let Some(key) = key {
+            if self.routes.len() >= ROUTES_REMEMBERED_MAX {
+                self.routes.clear();
+            }
+            // A copy, so that the frame it came in is not kept.
+            self.routes
+                .insert(Bytes::copy_from_slice(&key), Arc::clone(&handle));
+        }
+        Ok(handle)
+    }
+
+    /// A stream's name, once it is well formed and of this stream's tenant.
+    pub(crate) fn name(
+        &self,
+        tenant: &str,
+        namespace: &str,
+        stream: &str,
+    ) -> Result<StreamId, Failure> {
+        if tenant != self.principal.tenant.as_str() {
+            return Err(Failure::new(
+                Code::Forbidden,
+                "the request names another tenant than the token",
+            ));
+        }
+        // A malformed name cannot be that of anything.
+        StreamId::new(tenant, namespace, stream).map_err(|error| {
+            Failure::new(Code::NotFound, error.to_string()).with_reason("bad_name")
+        })
+    }
+
+    /// Remembers the width the client uses from here on.
+    pub(crate) fn declare_width(&mut self, width: PublishWidth) {
+        self.width = Some(width);
+    }
+
+    /// Refuses a keyed publish that was computed for another width than the stream has.
+    pub(crate) fn check_width(&self, spec: &StreamSpec) -> Result<(), Failure> {
+        let Some(width) = &self.width else {
+            return Ok(());
+        };
+        let same_stream = width.namespace == spec.id.namespace.as_str()
+            && width.stream == spec.id.stream.as_str();
+        if !same_stream || publish::width_matches(spec, width.shards, width.routing.as_deref()) {
+            return Ok(());
+        }
+        Err(Failure::new(
+            Code::StaleWidth,
+            format!(
+                "the key was routed over {} shards and the stream has {} ({})",
+                width.shards, spec.shards, spec.routing
+            ),
+        ))
+    }
+}
+
+/// The refusal of a principal that lacks a permission. It never says whether the thing exists.
+pub(crate) fn forbidden(action: &str, id: &StreamId) -> Failure {
+    Failure::new(
+        Code::Forbidden,
+        format!("the token does not allow {action} on stream:{id}"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_frames_go_together_and_order_stays() {
+        let large = Bytes::from(vec![7; SMALL_FRAME_BYTES + 1]);
+        let mut frames = vec![
+            Bytes::from_static(b"a"),
+            Bytes::from_static(b"b"),
+            large.clone(),
+            Bytes::from_static(b"c"),
+        ];
+        gather_small(&mut frames);
+        assert_eq!(
+            frames,
+            [Bytes::from_static(b"ab"), large, Bytes::from_static(b"c")]
+        );
+    }
+}

@@ -1,0 +1,289 @@
+//! From batches to the frames of an event stream. What every subscriber reads alike is encoded once per batch and
+//! shared.
+
+use bytes::Bytes;
+use felix_engine::Batch;
+use felix_model::batch::BuildRefused;
+use felix_model::native::{Run, Times};
+use felix_model::{
+    BatchRefused, InternalHeaders, Offset, Payloads, PayloadsRefused, StreamId, patch,
+    payloads_from_records, records_from_payloads,
+};
+use felix_wire::event::{EventHead, Stamps, stamped};
+use felix_wire::extension::Deliver;
+use felix_wire::flags::Flags;
+use felix_wire::message::{EventMany, Message};
+use felix_wire::negotiate::{EventForm, Peer};
+
+use crate::shards::mailbox::Delivery;
+
+/// In which form a subscription gets its events.
+#[derive(Clone, Debug)]
+pub(crate) enum Form {
+    /// Binary batches, the same bytes for every subscriber of this form.
+    Shared { offsets: bool, stamps: bool },
+    /// Binary batches that name the subscription.
+    PerSubscription {
+        subscription_id: u64,
+        offsets: bool,
+        stamps: bool,
+    },
+    /// JSON.
+    Json { id: StreamId, offsets: bool },
+    /// Whole record batches (the `records` extension).
+    Records { subscription_id: u64 },
+}
+
+/// Why a batch could not be turned into events.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotDeliverable {
+    #[error(transparent)]
+    Batch(#[from] BatchRefused),
+    #[error(transparent)]
+    Payloads(#[from] PayloadsRefused),
+    #[error(transparent)]
+    Build(#[from] BuildRefused),
+}
+
+/// What a delivery came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Delivered {
+    pub(crate) records: u64,
+    pub(crate) bytes: u64,
+    /// The offset after the last record.
+    pub(crate) next: Offset,
+}
+
+impl Form {
+    pub(crate) fn choose(
+        peer: &Peer,
+        subscription_id: u64,
+        offsets: bool,
+        records: bool,
+        id: &StreamId,
+    ) -> Self {
+        let stamps = peer.flags.contains(Flags::EVENT_TIMESTAMPS);
+        if records {
+            return Self::Records { subscription_id };
+        }
+        match peer.event_form() {
+            EventForm::Shared => Self::Shared { offsets, stamps },
+            EventForm::PerSubscription => Self::PerSubscription {
+                subscription_id,
+                offsets,
+                stamps,
+            },
+            EventForm::Json => Self::Json {
+                id: id.clone(),
+                offsets,
+            },
+        }
+    }
+}
+
+/// Appends the frames of one delivery.
+///
+/// # Errors
+/// When a stored batch does not hold what a batch holds; frames of the batches before it may have been appended.
+pub(crate) fn frames(
+    form: &Form,
+    delivery: &Delivery,
+    out: &mut Vec<Bytes>,
+) -> Result<Delivered, NotDeliverable> {
+    let before = out.len();
+    let mut progress = Progress {
+        next: delivery.from,
+        skipped: delivery.skipped_before,
+        records: 0,
+    };
+    let mut lost = delivery.lost;
+    for batch in delivery.batches.iter() {
+        if let Form::Records { subscription_id } = form {
+            out.push(records(batch, &mut progress, *subscription_id, lost)?);
+            lost = 0;
+        } else if let Some(frame) = shared(form, batch, &mut progress)? {
+            out.push(frame);
+        } else {
+            own(form, batch, &mut progress, out)?;
+        }
+    }
+    let bytes = out
+        .iter()
+        .skip(before)
+        .map(|frame| frame.len() as u64)
+        .sum();
+    Ok(Delivered {
+        records: progress.records,
+        bytes,
+        next: progress.next,
+    })
+}
+
+/// Where a delivery has come to.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    /// The first offset not dealt with yet.
+    next: Offset,
+    /// Offsets directly below `next` that held nothing.
+    skipped: u64,
+    records: u64,
+}
+
+/// The frame that every subscriber of this form reads alike, when the batch goes out whole and on its own.
+fn shared(
+    form: &Form,
+    batch: &Batch,
+    progress: &mut Progress,
+) -> Result<Option<Bytes>, NotDeliverable> {
+    let Form::Shared { offsets, stamps } = *form else {
+        return Ok(None);
+    };
+    if progress.skipped > 0 || progress.next > batch.base {
+        return Ok(None);
+    }
+    if batch.native().is_none() {
+        let mut runs = payloads_from_records(&log(batch)?, batch.base)?;
+        let Some(run) = runs.next().transpose()? else {
+            return Ok(None);
+        };
+        if run.base != batch.base || run.end() != batch.end || !matches!(run.times, Times::Same(_))
+        {
+            return Ok(None);
+        }
+        batch.native_or(|| run.payloads);
+    }
+    let Some(payloads) = batch.native() else {
+        return Ok(None);
+    };
+    let slot = usize::from(offsets) | usize::from(stamps) << 1;
+    let frame = batch.frame(slot, || {
+        let times = Times::Same(i64::try_from(batch.timestamp_ms.0).unwrap_or(i64::MAX));
+        let run = Run {
+            base: batch.base,
+            payloads: payloads.clone(),
+            times,
+        };
+        binary(&run, None, 0, offsets, stamps)
+    });
+    progress.next = batch.end;
+    progress.records += u64::from(batch.count);
+    Ok(frame.cloned())
+}
+
+/// Frames for one subscriber: of a batch that is cut at the front, has holes, or is sent in an older form.
+fn own(
+    form: &Form,
+    batch: &Batch,
+    progress: &mut Progress,
+    out: &mut Vec<Bytes>,
+) -> Result<(), NotDeliverable> {
+    let from = progress.next.max(batch.base);
+    for run in payloads_from_records(&log(batch)?, from)? {
+        let run = run?;
+        progress.skipped += run.base.since(progress.next);
+        out.push(match form {
+            Form::Shared { offsets, stamps } => {
+                binary(&run, None, progress.skipped, *offsets, *stamps)
+            }
+            Form::PerSubscription {
+                subscription_id,
+                offsets,
+                stamps,
+            } => binary(
+                &run,
+                Some(*subscription_id),
+                progress.skipped,
+                *offsets,
+                *stamps,
+            ),
+            Form::Json { id, offsets } => json(&run, id, *offsets),
+            Form::Records { .. } => continue,
+        });
+        progress.skipped = 0;
+        progress.records += u64::from(run.payloads.count);
+        progress.next = run.end();
+    }
+    progress.skipped += batch.end.since(progress.next);
+    progress.next = batch.end;
+    Ok(())
+}
+
+fn binary(
+    run: &Run,
+    subscription_id: Option<u64>,
+    skipped_before: u64,
+    offsets: bool,
+    stamps: bool,
+) -> Bytes {
+    let head = EventHead {
+        subscription_id,
+        base_offset: offsets.then_some(run.base.0),
+        skipped_before,
+        publisher: None,
+    };
+    let (list, stamps) = if stamps {
+        let count = run.payloads.count as usize;
+        let list = match &run.times {
+            Times::Same(time) => stamped(&run.payloads, std::iter::repeat_n(micros(*time), count)),
+            Times::Each(times) => stamped(&run.payloads, times.iter().map(|time| micros(*time))),
+        };
+        (list, Stamps::Present)
+    } else {
+        (run.payloads.bytes.clone(), Stamps::Absent)
+    };
+    let mut frame = head.encode(&list, stamps);
+    frame.extend_from_slice(&list);
+    frame.freeze()
+}
+
+fn json(run: &Run, id: &StreamId, offsets: bool) -> Bytes {
+    let message = EventMany {
+        tenant_id: id.tenant.to_string(),
+        namespace: id.namespace.to_string(),
+        stream: id.stream.to_string(),
+        payloads: run.payloads.clone(),
+        base_offset: offsets.then_some(run.base.0),
+    };
+    Message::from(message).encode()
+}
+
+fn records(
+    batch: &Batch,
+    progress: &mut Progress,
+    subscription_id: u64,
+    lost: u64,
+) -> Result<Bytes, NotDeliverable> {
+    let from = progress.next.max(batch.base);
+    let log = log(batch)?;
+    let mut frame = Deliver::head(subscription_id, from.0, progress.skipped, lost, log.len());
+    frame.extend_from_slice(&log);
+    progress.skipped = 0;
+    progress.records += batch.end.since(from);
+    progress.next = batch.end;
+    Ok(frame.freeze())
+}
+
+/// The record batch of a batch; of an in-memory stream it is made when the first reader wants it.
+pub(crate) fn log(batch: &Batch) -> Result<Bytes, NotDeliverable> {
+    if let Some(log) = batch.log() {
+        return Ok(log.clone());
+    }
+    let none = Payloads::build([])?;
+    let payloads = batch.native().unwrap_or(&none);
+    let time = i64::try_from(batch.timestamp_ms.0).unwrap_or(i64::MAX);
+    let mut made = records_from_payloads(
+        payloads,
+        batch.key.as_deref(),
+        time,
+        &InternalHeaders::default(),
+    )?;
+    patch(&mut made, batch.base, batch.generation);
+    Ok(batch.log_or(|| made.freeze()).clone())
+}
+
+/// Milliseconds as they stand in a batch, as microseconds on the wire.
+pub(crate) fn micros(timestamp_ms: i64) -> u64 {
+    u64::try_from(timestamp_ms)
+        .unwrap_or(0)
+        .saturating_mul(1000)
+}

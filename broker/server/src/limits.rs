@@ -1,0 +1,79 @@
+//! Bounds that nobody turns: each with the reason for its value.
+
+use std::time::Duration;
+
+/// Longest ClientHello that is collected before a TLS configuration is chosen. Ordinary ones with post-quantum
+/// key shares take under 2 KiB.
+pub(crate) const CLIENT_HELLO_BYTES_MAX: usize = 64 * 1024;
+
+/// Streams of one connection that may be read at once before they authenticated.
+pub(crate) const UNAUTHENTICATED_STREAMS_MAX: usize = 16;
+
+/// A connection on which no stream authenticated is closed after this long.
+pub(crate) const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bidirectional and unidirectional streams a client may have open. The published client opens 41 at start and
+/// one per outstanding request after that.
+pub(crate) const CLIENT_STREAMS_MAX: u32 = 1024;
+
+/// Receive windows: at least one frame of the largest size.
+pub(crate) const RECEIVE_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
+
+/// What may be sent to one connection and not be acknowledged by its transport yet.
+pub(crate) const SEND_WINDOW_BYTES: u64 = 32 * 1024 * 1024;
+
+/// The connection dies when nothing is heard for this long.
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_millis(6_000);
+
+/// A ping goes out after this much silence.
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_millis(2_000);
+
+/// Unanswered acknowledged publishes on one stream.
+pub(crate) const PUBLISH_WINDOW: u32 = 256;
+
+/// Subscriptions on one connection.
+pub(crate) const SUBSCRIPTIONS_PER_CONNECTION_MAX: usize = 4096;
+
+/// Bytes a subscription takes from its shard in one pull: large enough to fill several datagram trains, small
+/// enough that ten thousand subscriptions stay bounded.
+pub(crate) const PULL_BYTES: u32 = 256 * 1024;
+
+/// Frames below this size are copied together before they are handed to the transport, which walks its list of
+/// chunks for every datagram.
+pub(crate) const SMALL_FRAME_BYTES: usize = 2 * 1024;
+
+/// Records of one `stream_read` answer, unless the caller asks for fewer.
+pub(crate) const READ_RECORDS_MAX: usize = 10_000;
+
+/// Bytes of one `stream_read` answer, unless the caller asks for fewer.
+pub(crate) const READ_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// How long a publish may wait for its turn in the tenant's queue.
+pub(crate) const PUBLISH_QUEUE_WAIT: Duration = Duration::from_millis(2_000);
+
+/// Publishes of one tenant that may wait for their turn.
+pub(crate) const PUBLISH_QUEUE_DEPTH: usize = 512;
+
+/// A deficit round hands out this many bytes to each waiting tenant.
+pub(crate) const FAIR_QUANTUM_BYTES: u64 = 64 * 1024;
+
+/// A name that the catalogue does not know is not asked for again for this long.
+pub(crate) const UNKNOWN_NAME_TTL: Duration = Duration::from_secs(1);
+
+/// Distinct unknown names that are remembered; beyond it the oldest are forgotten.
+pub(crate) const UNKNOWN_NAMES_MAX: usize = 10_000;
+
+/// Open connections that fit a default file and memory budget, and per remote address.
+pub(crate) const CONNECTIONS_MAX: usize = 8192;
+
+/// Connections of one remote address.
+pub(crate) const CONNECTIONS_PER_IP_MAX: usize = 512;
+
+/// How long a draining broker waits for accepted writes to be answered.
+pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
+
+/// Verified tokens remembered per connection, so that forty streams cost one signature check.
+pub(crate) const TOKENS_REMEMBERED_MAX: usize = 64;
+
+/// Names of streams kept resolved per publish stream.
+pub(crate) const ROUTES_REMEMBERED_MAX: usize = 64;

@@ -1,0 +1,295 @@
+//! What a broker counts. The handles live here; the hot path holds clones and pays one atomic add.
+//!
+//! Labels are bounded: no stream, shard or node labels. Details are in listings.
+
+use metrics::{Counter, Gauge, Histogram, Key, Level, Metadata, Recorder, SharedString, Unit};
+use metrics_exporter_prometheus::{
+    Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
+};
+
+/// Every metric a broker exports: kind, name, help. `docs/OPERATING.md` is compared with it.
+pub const CATALOGUE: &[(&str, &str, &str)] = &[
+    (
+        "counter",
+        "felix_broker_connections_total",
+        "Client connections that finished their handshake.",
+    ),
+    (
+        "gauge",
+        "felix_broker_connections",
+        "Client connections open now.",
+    ),
+    (
+        "counter",
+        "felix_quic_connections_refused_total",
+        "Connections refused before or in the handshake because a limit was reached.",
+    ),
+    (
+        "counter",
+        "felix_quic_handshake_failures_total",
+        "Handshakes that failed.",
+    ),
+    (
+        "counter",
+        "felix_quic_auth_timeout_total",
+        "Connections closed because no stream authenticated in time.",
+    ),
+    (
+        "counter",
+        "felix_broker_auth_refused_total",
+        "Streams whose token was refused.",
+    ),
+    (
+        "counter",
+        "felix_broker_published_messages_total",
+        "Messages accepted into a log or a ring.",
+    ),
+    (
+        "counter",
+        "felix_broker_published_bytes_total",
+        "Payload bytes accepted into a log or a ring.",
+    ),
+    (
+        "counter",
+        "felix_broker_publish_refused_total",
+        "Publishes that were refused, for any reason.",
+    ),
+    (
+        "counter",
+        "felix_tenant_publish_throttled_total",
+        "Publishes refused because a tenant was over its rate.",
+    ),
+    (
+        "counter",
+        "felix_tenant_publish_queue_full_total",
+        "Publishes refused because a tenant's queue was full.",
+    ),
+    (
+        "counter",
+        "felix_broker_acked_publishes_dropped_total",
+        "Publishes acknowledged on acceptance whose write failed later.",
+    ),
+    (
+        "histogram",
+        "felix_broker_publish_seconds",
+        "From reading an acknowledged publish to handing its answer to the transport.",
+    ),
+    (
+        "gauge",
+        "felix_broker_publish_inflight_bytes",
+        "Bytes accepted and not yet answered.",
+    ),
+    (
+        "gauge",
+        "felix_broker_publish_queued",
+        "Publishes waiting for their tenant's turn.",
+    ),
+    (
+        "gauge",
+        "felix_broker_subscriptions",
+        "Subscriptions open now.",
+    ),
+    (
+        "counter",
+        "felix_broker_delivered_messages_total",
+        "Messages handed to subscribers.",
+    ),
+    (
+        "counter",
+        "felix_broker_delivered_bytes_total",
+        "Frame bytes handed to subscribers.",
+    ),
+    (
+        "counter",
+        "felix_sub_queue_dropped_total",
+        "Messages of in-memory streams that a slow subscriber lost.",
+    ),
+    ("gauge", "felix_broker_shards_open", "Shards open now."),
+    (
+        "gauge",
+        "felix_broker_shards_corrupt",
+        "Shards that refused to open because their log is damaged.",
+    ),
+    (
+        "gauge",
+        "felix_broker_shards_orphaned",
+        "Shard directories of streams that the catalogue does not know.",
+    ),
+    (
+        "counter",
+        "felix_storage_write_failures_total",
+        "Writes or syncs that failed.",
+    ),
+    (
+        "counter",
+        "felix_storage_full_total",
+        "Writes refused because the disk is full or nearly full.",
+    ),
+    (
+        "gauge",
+        "felix_storage_free_bytes",
+        "Free bytes on the filesystem of the data directory.",
+    ),
+    (
+        "gauge",
+        "felix_broker_catalogue_revision",
+        "Revision of the catalogue this broker follows.",
+    ),
+    (
+        "gauge",
+        "felix_ready_state",
+        "1 while the broker takes new clients.",
+    ),
+];
+
+const METADATA: Metadata<'static> = Metadata::new("felix", Level::INFO, None);
+
+/// Bucket bounds of latencies, in seconds.
+const LATENCY_BUCKETS: &[f64] = &[
+    0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0,
+];
+
+/// The handles of one broker. Each broker has its own recorder, so that several can live in one process.
+pub(crate) struct Metrics {
+    handle: PrometheusHandle,
+    pub(crate) connections_total: Counter,
+    pub(crate) connections: Gauge,
+    pub(crate) connections_refused: Counter,
+    pub(crate) handshake_failures: Counter,
+    pub(crate) auth_timeouts: Counter,
+    pub(crate) auth_refused: Counter,
+    pub(crate) published_messages: Counter,
+    pub(crate) published_bytes: Counter,
+    pub(crate) publish_refused: Counter,
+    pub(crate) throttled: Counter,
+    pub(crate) queue_full: Counter,
+    pub(crate) acked_dropped: Counter,
+    pub(crate) publish_seconds: Histogram,
+    pub(crate) inflight_bytes: Gauge,
+    pub(crate) queued: Gauge,
+    pub(crate) subscriptions: Gauge,
+    pub(crate) delivered_messages: Counter,
+    pub(crate) delivered_bytes: Counter,
+    pub(crate) dropped: Counter,
+    pub(crate) shards_open: Gauge,
+    pub(crate) shards_corrupt: Gauge,
+    pub(crate) shards_orphaned: Gauge,
+    pub(crate) write_failures: Counter,
+    pub(crate) storage_full: Counter,
+    pub(crate) free_bytes: Gauge,
+    pub(crate) catalogue_revision: Gauge,
+    pub(crate) ready: Gauge,
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let builder = PrometheusBuilder::new();
+        // The only error is an empty bucket list.
+        let builder = builder
+            .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), LATENCY_BUCKETS)
+            .unwrap_or_else(|_| PrometheusBuilder::new());
+        let recorder = builder.build_recorder();
+        for (kind, name, help) in CATALOGUE {
+            let (name, help) = ((*name).into(), SharedString::const_str(help));
+            match *kind {
+                "counter" => recorder.describe_counter(name, None, help),
+                "gauge" => recorder.describe_gauge(name, None, help),
+                _ => recorder.describe_histogram(name, Some(Unit::Seconds), help),
+            }
+        }
+        let counter = |name: &'static str| register_counter(&recorder, name);
+        let gauge =
+            |name: &'static str| recorder.register_gauge(&Key::from_static_name(name), &METADATA);
+        Self {
+            connections_total: counter("felix_broker_connections_total"),
+            connections: gauge("felix_broker_connections"),
+            connections_refused: counter("felix_quic_connections_refused_total"),
+            handshake_failures: counter("felix_quic_handshake_failures_total"),
+            auth_timeouts: counter("felix_quic_auth_timeout_total"),
+            auth_refused: counter("felix_broker_auth_refused_total"),
+            published_messages: counter("felix_broker_published_messages_total"),
+            published_bytes: counter("felix_broker_published_bytes_total"),
+            publish_refused: counter("felix_broker_publish_refused_total"),
+            throttled: counter("felix_tenant_publish_throttled_total"),
+            queue_full: counter("felix_tenant_publish_queue_full_total"),
+            acked_dropped: counter("felix_broker_acked_publishes_dropped_total"),
+            publish_seconds: recorder.register_histogram(
+                &Key::from_static_name("felix_broker_publish_seconds"),
+                &METADATA,
+            ),
+            inflight_bytes: gauge("felix_broker_publish_inflight_bytes"),
+            queued: gauge("felix_broker_publish_queued"),
+            subscriptions: gauge("felix_broker_subscriptions"),
+            delivered_messages: counter("felix_broker_delivered_messages_total"),
+            delivered_bytes: counter("felix_broker_delivered_bytes_total"),
+            dropped: counter("felix_sub_queue_dropped_total"),
+            shards_open: gauge("felix_broker_shards_open"),
+            shards_corrupt: gauge("felix_broker_shards_corrupt"),
+            shards_orphaned: gauge("felix_broker_shards_orphaned"),
+            write_failures: counter("felix_storage_write_failures_total"),
+            storage_full: counter("felix_storage_full_total"),
+            free_bytes: gauge("felix_storage_free_bytes"),
+            catalogue_revision: gauge("felix_broker_catalogue_revision"),
+            ready: gauge("felix_ready_state"),
+            handle: recorder.handle(),
+        }
+    }
+
+    /// The text of `/metrics`.
+    pub(crate) fn render(&self) -> String {
+        self.handle.render()
+    }
+
+    /// Moves samples out of the histograms' buffers; called once a second so that memory stays bounded.
+    pub(crate) fn upkeep(&self) {
+        self.handle.run_upkeep();
+    }
+}
+
+fn register_counter(recorder: &PrometheusRecorder, name: &'static str) -> Counter {
+    let counter = recorder.register_counter(&Key::from_static_name(name), &METADATA);
+    // A counter that was never touched is not rendered; alerts need the zero.
+    counter.increment(0);
+    counter
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_of_the_catalogue_is_rendered_and_no_other() {
+        let metrics = Metrics::new();
+        metrics.publish_seconds.record(0.001);
+        for gauge in [
+            &metrics.connections,
+            &metrics.inflight_bytes,
+            &metrics.queued,
+            &metrics.subscriptions,
+            &metrics.shards_open,
+            &metrics.shards_corrupt,
+            &metrics.shards_orphaned,
+            &metrics.free_bytes,
+            &metrics.catalogue_revision,
+            &metrics.ready,
+        ] {
+            gauge.set(0.0);
+        }
+        let text = metrics.render();
+        let shown: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+            .collect();
+        let mut listed: Vec<&str> = CATALOGUE.iter().map(|(_, name, _)| *name).collect();
+        let mut shown_sorted = shown;
+        shown_sorted.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(shown_sorted, listed);
+    }
+}

@@ -1,0 +1,341 @@
+//! One shard in service: the pure core, and the shell that carries out what it decides.
+//!
+//! Whoever brings an input runs the turn, under the shard's mutex: a publish from its stream's task, a completion
+//! from a journal thread, a page from a blocking thread. There is no task per shard and no hop, so an idle shard
+//! costs its memory and nothing else. Nothing in a turn blocks or waits.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use felix_engine::{
+    AckWhen, Append, AppendRefused, Appended, Batch, CloseReason, Draft, Effect, Input, Page,
+    Produced, ReaderId, ReaderView, Shard, Start, Ticket,
+};
+use felix_journal::{Completions, LogHandle, ReadRefused, WriteFailure};
+use felix_model::{Offset, TimeMs};
+use slab::Slab;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::mailbox::{Delivery, Mailbox, Said};
+use crate::conn::publish::Waiting;
+
+/// Milliseconds since 1970 by this host's clock.
+pub(crate) fn now() -> TimeMs {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    TimeMs(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// A shard that is being served.
+pub(crate) struct Cell {
+    inner: Mutex<Inner>,
+    runtime: Handle,
+    on_failure: Box<dyn Fn(WriteFailure) + Send + Sync>,
+}
+
+impl std::fmt::Debug for Cell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cell").finish_non_exhaustive()
+    }
+}
+
+struct Inner {
+    core: Shard,
+    log: Option<LogHandle>,
+    waiting: Slab<Waiting>,
+    readers: Slab<Arc<Mailbox>>,
+    effects: Vec<Effect>,
+    /// Somebody waits for everything in flight to settle.
+    closed: Vec<oneshot::Sender<()>>,
+}
+
+impl Cell {
+    /// Serves `core`. `on_failure` is called, on a journal thread, whenever a write or sync failed.
+    pub(crate) fn new(
+        core: Shard,
+        runtime: Handle,
+        on_failure: impl Fn(WriteFailure) + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            inner: Mutex::new(Inner {
+                core,
+                log: None,
+                waiting: Slab::new(),
+                readers: Slab::new(),
+                effects: Vec::new(),
+                closed: Vec::new(),
+            }),
+            runtime,
+            on_failure: Box::new(on_failure),
+        })
+    }
+
+    /// Gives a durable shard its log. Before this no append may come in.
+    pub(crate) fn attach(&self, log: LogHandle) {
+        self.lock().log = Some(log);
+    }
+
+    /// The log of a durable shard.
+    pub(crate) fn log(&self) -> Option<LogHandle> {
+        self.lock().log.clone()
+    }
+
+    /// Appends a batch; `waiting` hears the outcome, at once or when it is written.
+    pub(crate) fn append(
+        self: &Arc<Self>,
+        batch: Draft,
+        expected: Option<Offset>,
+        producer: Option<Produced>,
+        waiting: Waiting,
+    ) {
+        let mut inner = self.lock();
+        let ticket = Ticket(inner.waiting.insert(waiting) as u64);
+        let ack = AckWhen::Committed;
+        inner.turn(
+            self,
+            Input::Append(Append {
+                ticket,
+                batch,
+                expected,
+                producer,
+                ack,
+            }),
+        );
+    }
+
+    /// Subscribes. The answer comes through the mailbox.
+    pub(crate) fn subscribe(self: &Arc<Self>, start: Start) -> (ReaderId, Arc<Mailbox>) {
+        let mailbox = Arc::new(Mailbox::default());
+        let mut inner = self.lock();
+        let reader = ReaderId(inner.readers.insert(Arc::clone(&mailbox)) as u64);
+        inner.turn(self, Input::Subscribe { reader, start });
+        (reader, mailbox)
+    }
+
+    /// Asks for the next delivery, which comes through the mailbox.
+    pub(crate) fn pull(self: &Arc<Self>, reader: ReaderId, max_bytes: u32) {
+        self.lock().turn(self, Input::Pull { reader, max_bytes });
+    }
+
+    /// Ends a subscription.
+    pub(crate) fn unsubscribe(self: &Arc<Self>, reader: ReaderId) {
+        let mut inner = self.lock();
+        inner.turn(self, Input::Unsubscribe { reader });
+        inner.forget_reader(reader);
+    }
+
+    /// Says that retention moved the start of the log.
+    pub(crate) fn trimmed(self: &Arc<Self>, start: Offset) {
+        self.lock().turn(self, Input::Trimmed { start });
+    }
+
+    /// Lets held appends time out.
+    pub(crate) fn timeout(self: &Arc<Self>) {
+        self.lock().turn(self, Input::Timeout);
+    }
+
+    /// Stops the shard. Resolves when everything in flight is settled.
+    pub(crate) fn close(self: &Arc<Self>, reason: CloseReason) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
+        let mut inner = self.lock();
+        inner.closed.push(sender);
+        inner.turn(self, Input::Close { reason });
+        receiver
+    }
+
+    /// Start, committed mark and end of the log.
+    pub(crate) fn marks(&self) -> Marks {
+        let inner = self.lock();
+        Marks {
+            start: inner.core.start(),
+            committed: inner.core.committed(),
+            end: inner.core.end(),
+        }
+    }
+
+    /// When held appends time out, if any are held.
+    pub(crate) fn next_timeout(&self) -> Option<TimeMs> {
+        self.lock().core.next_timeout()
+    }
+
+    /// How far one reader is.
+    pub(crate) fn reader(&self, reader: ReaderId) -> Option<ReaderView> {
+        self.lock().core.reader(reader)
+    }
+
+    fn report(self: &Arc<Self>, input: Input) {
+        self.lock().turn(self, input);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The three offsets that describe a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Marks {
+    /// First offset still there.
+    pub(crate) start: Offset,
+    /// Readers see what is below it. Exclusive.
+    pub(crate) committed: Offset,
+    /// Next offset to be given out.
+    pub(crate) end: Offset,
+}
+
+impl Inner {
+    fn turn(&mut self, cell: &Arc<Cell>, input: Input) {
+        let mut effects = std::mem::take(&mut self.effects);
+        self.core.handle(now(), input, &mut effects);
+        for effect in effects.drain(..) {
+            self.perform(cell, effect);
+        }
+        self.effects = effects;
+    }
+
+    fn perform(&mut self, cell: &Arc<Cell>, effect: Effect) {
+        match effect {
+            Effect::Write { batch, end } => {
+                if let (Some(log), Some(bytes)) = (&self.log, batch.log()) {
+                    log.write(bytes.clone(), end);
+                }
+            }
+            Effect::Reply { ticket, outcome } => self.reply(ticket, outcome),
+            Effect::Subscribed {
+                reader,
+                start,
+                live,
+            } => {
+                self.say(reader, Said::Subscribed { start, live });
+            }
+            Effect::SubscribeRefused { reader, why } => {
+                self.say(reader, Said::Refused(why));
+                self.forget_reader(reader);
+            }
+            Effect::Deliver {
+                reader,
+                from,
+                batches,
+                skipped_before,
+                lost,
+            } => {
+                self.say(
+                    reader,
+                    Said::Deliver(Delivery {
+                        from,
+                        batches,
+                        skipped_before,
+                        lost,
+                    }),
+                );
+            }
+            Effect::Read {
+                reader,
+                from,
+                max_bytes,
+                until,
+            } => {
+                self.read(cell, reader, from, max_bytes, until);
+            }
+            Effect::ReaderEnded { reader, why } => {
+                self.say(reader, Said::Ended(why));
+                self.forget_reader(reader);
+            }
+            Effect::Closed => {
+                for waiting in self.closed.drain(..) {
+                    // Whoever stopped waiting does not need to know.
+                    let _ = waiting.send(());
+                }
+            }
+        }
+    }
+
+    fn reply(&mut self, ticket: Ticket, outcome: Result<Appended, AppendRefused>) {
+        if let Some(waiting) = key(ticket.0).and_then(|key| self.waiting.try_remove(key)) {
+            waiting.settle(outcome);
+        }
+    }
+
+    fn say(&self, reader: ReaderId, said: Said) {
+        if let Some(mailbox) = key(reader.0).and_then(|key| self.readers.get(key)) {
+            mailbox.put(said);
+        }
+    }
+
+    fn forget_reader(&mut self, reader: ReaderId) {
+        if let Some(key) = key(reader.0) {
+            self.readers.try_remove(key);
+        }
+    }
+
+    fn read(
+        &self,
+        cell: &Arc<Cell>,
+        reader: ReaderId,
+        from: Offset,
+        max_bytes: u32,
+        until: Offset,
+    ) {
+        let Some(log) = self.log.as_ref().map(LogHandle::reader) else {
+            return;
+        };
+        let cell = Arc::clone(cell);
+        cell.runtime.clone().spawn_blocking(move || {
+            let page = match log.read(from, max_bytes as usize, until) {
+                Ok(page) => batches(page.batches).map_or(Page::Unreadable, Page::Batches),
+                Err(ReadRefused::BelowStart { oldest }) => Page::BelowStart { oldest },
+                Err(error) => {
+                    tracing::error!(%error, offset = from.0, "a reader cannot be served from the log");
+                    Page::Unreadable
+                }
+            };
+            cell.report(Input::PageRead { reader, from, page });
+        });
+    }
+}
+
+fn key(id: u64) -> Option<usize> {
+    usize::try_from(id).ok()
+}
+
+/// Batches as the journal gave them, or `None` when one is not a batch or there is none.
+pub(crate) fn batches(page: Vec<bytes::Bytes>) -> Option<Vec<Arc<Batch>>> {
+    let batches: Vec<_> = page
+        .into_iter()
+        .map(|log| Batch::from_log(log).ok().map(Arc::new))
+        .collect::<Option<_>>()?;
+    (!batches.is_empty()).then_some(batches)
+}
+
+/// What the journal reports, passed on to the shard while it is there.
+pub(crate) struct Reports(pub(crate) Weak<Cell>);
+
+impl Completions for Reports {
+    fn written(&self, end: Offset) {
+        if let Some(cell) = self.0.upgrade() {
+            cell.report(Input::Written { end });
+        }
+    }
+
+    fn flushed(&self, end: Offset) {
+        if let Some(cell) = self.0.upgrade() {
+            cell.report(Input::Flushed { end });
+        }
+    }
+
+    fn failed(&self, from: Offset, why: WriteFailure) {
+        let Some(cell) = self.0.upgrade() else { return };
+        let engine_why = match why {
+            WriteFailure::Full => felix_engine::WriteFailure::Full,
+            WriteFailure::Io => felix_engine::WriteFailure::Io,
+            WriteFailure::Poisoned => felix_engine::WriteFailure::Poisoned,
+        };
+        cell.report(Input::WriteFailed {
+            from,
+            why: engine_why,
+        });
+        (cell.on_failure)(why);
+    }
+}

@@ -1,0 +1,434 @@
+//! The shards this broker serves: opened when first needed, closed when their stream goes away.
+
+pub(crate) mod cell;
+pub(crate) mod mailbox;
+mod open;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+
+use felix_engine::{CloseReason, Overflow};
+use felix_journal::{Disk, Journal, RetentionPolicy, SyncMode};
+use felix_model::{Incarnation, Routing, ShardIndex, StreamId};
+use serde::Serialize;
+use tokio::runtime::Handle;
+
+pub(crate) use open::producers_marker;
+
+use self::cell::Cell;
+use crate::fair::RateLimit;
+use crate::metrics::Metrics;
+
+/// What the catalogue says about a stream, as far as serving it goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StreamSpec {
+    pub(crate) id: StreamId,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) shards: u32,
+    pub(crate) routing: Routing,
+    pub(crate) max_record_bytes: u32,
+    pub(crate) kind: Kind,
+}
+
+/// Where a stream's records are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Durable {
+        sync: SyncMode,
+        retention: RetentionPolicy,
+    },
+    Memory {
+        overflow: Overflow,
+    },
+}
+
+/// One stream in service. Requests keep it; it says when it is outdated.
+#[derive(Debug)]
+pub(crate) struct StreamHandle {
+    spec: RwLock<Arc<StreamSpec>>,
+    /// The stream was deleted, or created anew under its name.
+    gone: AtomicBool,
+    slots: Box<[Slot]>,
+    pub(crate) tenant: Arc<Tenant>,
+}
+
+/// What the streams of one tenant share.
+#[derive(Debug)]
+pub(crate) struct Tenant {
+    pub(crate) id: felix_model::TenantId,
+    /// `None` when the tenant may publish as fast as it can.
+    pub(crate) rate: Option<Mutex<RateLimit>>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    cell: RwLock<Option<Arc<Cell>>>,
+    opening: tokio::sync::Mutex<()>,
+    /// The marker that says that idempotent producers write here is on disk.
+    marked: AtomicBool,
+}
+
+impl StreamHandle {
+    pub(crate) fn spec(&self) -> Arc<StreamSpec> {
+        Arc::clone(&self.spec.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether a request must look the name up again.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    /// The shard, if it is open.
+    pub(crate) fn open_cell(&self, shard: ShardIndex) -> Option<Arc<Cell>> {
+        let slot = self.slots.get(shard.0 as usize)?;
+        slot.cell
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn open_cells(&self) -> Vec<(u32, Arc<Cell>)> {
+        (0..)
+            .zip(self.slots.iter())
+            .filter_map(|(index, slot): (u32, &Slot)| {
+                let cell = slot
+                    .cell
+                    .read()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clone()?;
+                Some((index, cell))
+            })
+            .collect()
+    }
+
+    fn take_cell(&self, shard: u32) -> Option<Arc<Cell>> {
+        let slot = self.slots.get(shard as usize)?;
+        slot.cell
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+}
+
+/// The disk side of a broker that has one.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) journal: Journal,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) root: PathBuf,
+}
+
+/// Every stream that was asked for, and the shards that are open.
+#[derive(Debug)]
+pub(crate) struct Shards {
+    pub(crate) store: Option<Store>,
+    streams: Mutex<HashMap<StreamId, Arc<StreamHandle>>>,
+    tenants: Mutex<HashMap<felix_model::TenantId, Weak<Tenant>>>,
+    corrupt: Mutex<BTreeMap<PathBuf, String>>,
+    quota: crate::config::PublishQuota,
+    runtime: Handle,
+    metrics: Arc<Metrics>,
+    started: std::time::Instant,
+}
+
+/// One line of the shard listing.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Listed {
+    stream: String,
+    incarnation: u64,
+    shard: u32,
+    /// `open`, `idle`, `corrupt` or `orphan`.
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    directory: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    committed: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+}
+
+impl Shards {
+    pub(crate) fn new(
+        store: Option<Store>,
+        quota: crate::config::PublishQuota,
+        metrics: Arc<Metrics>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            streams: Mutex::default(),
+            tenants: Mutex::default(),
+            corrupt: Mutex::default(),
+            quota,
+            runtime: Handle::current(),
+            metrics,
+            started: std::time::Instant::now(),
+        })
+    }
+
+    /// The handle of a stream as the catalogue describes it now. A changed description is taken over; another
+    /// incarnation ends what the earlier one served.
+    pub(crate) fn stream(&self, spec: StreamSpec) -> Arc<StreamHandle> {
+        let mut streams = lock(&self.streams);
+        if let Some(handle) = streams.get(&spec.id) {
+            let known = handle.spec();
+            if *known == spec {
+                return Arc::clone(handle);
+            }
+            if same_log(&known, &spec) {
+                *handle.spec.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(spec);
+                return Arc::clone(handle);
+            }
+            self.end(handle, CloseReason::Deleted);
+        }
+        let handle = Arc::new(StreamHandle {
+            gone: AtomicBool::new(false),
+            slots: (0..spec.shards).map(|_| Slot::default()).collect(),
+            tenant: self.tenant(&spec.id.tenant),
+            spec: RwLock::new(Arc::new(spec)),
+        });
+        streams.insert(handle.spec().id.clone(), Arc::clone(&handle));
+        handle
+    }
+
+    /// The catalogue says that the stream is gone: its readers end, its log goes.
+    pub(crate) fn deleted(self: &Arc<Self>, id: &StreamId, incarnation: Incarnation) {
+        let mut streams = lock(&self.streams);
+        if streams
+            .get(id)
+            .is_some_and(|handle| handle.spec().incarnation == incarnation)
+            && let Some(handle) = streams.remove(id)
+        {
+            let closing = self.end(&handle, CloseReason::Deleted);
+            drop(streams);
+            self.remove_directory(id.clone(), incarnation, closing);
+        } else {
+            drop(streams);
+            self.remove_directory(id.clone(), incarnation, Vec::new());
+        }
+    }
+
+    fn end(&self, handle: &StreamHandle, reason: CloseReason) -> Vec<Arc<Cell>> {
+        handle.gone.store(true, Ordering::Release);
+        let cells = handle.open_cells();
+        for (shard, cell) in &cells {
+            drop(cell.close(reason));
+            handle.take_cell(*shard);
+            self.metrics.shards_open.decrement(1.0);
+        }
+        cells.into_iter().map(|(_, cell)| cell).collect()
+    }
+
+    /// Removes the log of a deleted stream. Only ever called for an explicit deletion.
+    fn remove_directory(
+        self: &Arc<Self>,
+        id: StreamId,
+        incarnation: Incarnation,
+        cells: Vec<Arc<Cell>>,
+    ) {
+        if self.store.is_none() {
+            return;
+        }
+        let shards = Arc::clone(self);
+        self.runtime.spawn_blocking(move || {
+            for cell in cells {
+                if let Some(log) = cell.log() {
+                    // What cannot be flushed is about to be removed.
+                    let _ = log.close();
+                }
+            }
+            let Some(store) = &shards.store else { return };
+            let Some(directory) = stream_directory(&store.root, &id, incarnation) else { return };
+            match felix_journal::durable::remove_tree(store.disk.as_ref(), &directory) {
+                Ok(()) => tracing::info!(stream = %id, "the log of a deleted stream was removed"),
+                Err(error) if error.is_missing() => {}
+                Err(error) => {
+                    tracing::warn!(stream = %id, %error, "the log of a deleted stream stays behind");
+                }
+            }
+        });
+    }
+
+    /// Stops every shard and makes what was acknowledged durable. Answers how many logs could not be flushed.
+    pub(crate) async fn close_all(&self) -> usize {
+        let handles: Vec<_> = lock(&self.streams)
+            .drain()
+            .map(|(_, handle)| handle)
+            .collect();
+        let mut logs = Vec::new();
+        for handle in handles {
+            for (_, cell) in handle.open_cells() {
+                // A shard that is dropped instead of closed has nothing in flight any more.
+                let _ = cell.close(CloseReason::Stopping).await;
+                logs.extend(cell.log());
+            }
+            handle.gone.store(true, Ordering::Release);
+        }
+        let closing = tokio::task::spawn_blocking(move || {
+            logs.into_iter().filter(|log| log.close().is_err()).count()
+        });
+        closing.await.unwrap_or(0)
+    }
+
+    fn tenant(&self, id: &felix_model::TenantId) -> Arc<Tenant> {
+        let mut tenants = lock(&self.tenants);
+        if let Some(tenant) = tenants.get(id).and_then(Weak::upgrade) {
+            return tenant;
+        }
+        let own = self.quota.tenants.get(id.as_str());
+        let bytes = own.map_or(self.quota.bytes_per_second, |rate| rate.bytes_per_second);
+        let messages = own.map_or(self.quota.messages_per_second, |rate| {
+            rate.messages_per_second
+        });
+        let rate = (bytes > 0 || messages > 0)
+            .then(|| Mutex::new(RateLimit::new(bytes, messages, self.elapsed())));
+        let tenant = Arc::new(Tenant {
+            id: id.clone(),
+            rate,
+        });
+        tenants.retain(|_, known| known.strong_count() > 0);
+        tenants.insert(id.clone(), Arc::downgrade(&tenant));
+        tenant
+    }
+
+    /// Time since this broker started, for rate limits.
+    pub(crate) fn elapsed(&self) -> std::time::Duration {
+        self.started.elapsed()
+    }
+
+    /// Streams in service.
+    pub(crate) fn handles(&self) -> Vec<Arc<StreamHandle>> {
+        lock(&self.streams).values().cloned().collect()
+    }
+
+    /// The open shards with their streams.
+    pub(crate) fn open_shards(&self) -> Vec<(Arc<StreamSpec>, u32, Arc<Cell>)> {
+        self.handles()
+            .into_iter()
+            .flat_map(|handle| {
+                let spec = handle.spec();
+                let cells = handle.open_cells();
+                cells
+                    .into_iter()
+                    .map(move |(shard, cell)| (Arc::clone(&spec), shard, cell))
+            })
+            .collect()
+    }
+
+    /// Applies retention to every open durable shard that has bounds. Blocking.
+    pub(crate) fn retain(&self) {
+        for (spec, shard, cell) in self.open_shards() {
+            let Kind::Durable { retention, .. } = spec.kind else {
+                continue;
+            };
+            let Some(log) = cell.log() else { continue };
+            if retention == RetentionPolicy::default() {
+                continue;
+            }
+            let marks = cell.marks();
+            match log.retain(retention, cell::now(), marks.committed) {
+                Ok(start) if start > marks.start => cell.trimmed(start),
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!(stream = %spec.id, shard, %error, "retention could not be applied");
+                }
+            }
+        }
+    }
+
+    /// Lets appends that wait for slow readers time out.
+    pub(crate) fn time_out(&self) {
+        let now = cell::now();
+        for (_, _, cell) in self.open_shards() {
+            if cell.next_timeout().is_some_and(|due| due <= now) {
+                cell.timeout();
+            }
+        }
+    }
+
+    pub(crate) fn corrupt_count(&self) -> usize {
+        lock(&self.corrupt).len()
+    }
+
+    /// Everything on disk and everything open, by name.
+    pub(crate) fn listing(&self) -> Vec<Listed> {
+        let mut listed = BTreeMap::new();
+        if let Some(store) = &self.store {
+            let corrupt = lock(&self.corrupt).clone();
+            let served: HashMap<(StreamId, u64), ()> = self
+                .handles()
+                .iter()
+                .map(|handle| ((handle.spec().id.clone(), handle.spec().incarnation.0), ()))
+                .collect();
+            let places = felix_journal::data_dir::logs(store.disk.as_ref(), &store.root);
+            for found in places.unwrap_or_default() {
+                let detail = corrupt.get(&found.dir).cloned();
+                let state = if detail.is_some() {
+                    "corrupt"
+                } else if served.contains_key(&(found.stream.clone(), found.incarnation.0)) {
+                    "idle"
+                } else {
+                    "orphan"
+                };
+                listed.insert(
+                    (found.stream.to_string(), found.incarnation.0, found.shard.0),
+                    Listed {
+                        stream: found.stream.to_string(),
+                        incarnation: found.incarnation.0,
+                        shard: found.shard.0,
+                        state,
+                        directory: Some(found.dir),
+                        start: None,
+                        committed: None,
+                        end: None,
+                        detail,
+                    },
+                );
+            }
+        }
+        for (spec, shard, cell) in self.open_shards() {
+            let marks = cell.marks();
+            let key = (spec.id.to_string(), spec.incarnation.0, shard);
+            let directory = listed.remove(&key).and_then(|line| line.directory);
+            listed.insert(
+                key,
+                Listed {
+                    stream: spec.id.to_string(),
+                    incarnation: spec.incarnation.0,
+                    shard,
+                    state: "open",
+                    directory,
+                    start: Some(marks.start.0),
+                    committed: Some(marks.committed.0),
+                    end: Some(marks.end.0),
+                    detail: None,
+                },
+            );
+        }
+        listed.into_values().collect()
+    }
+}
+
+/// Whether two descriptions are of one log, so that a change between them applies to open shards.
+fn same_log(a: &StreamSpec, b: &StreamSpec) -> bool {
+    let sync = |spec: &StreamSpec| match spec.kind {
+        Kind::Durable { sync, .. } => Ok(sync),
+        Kind::Memory { overflow } => Err(overflow),
+    };
+    a.incarnation == b.incarnation && a.shards == b.shards && sync(a) == sync(b)
+}
+
+/// The directory that holds all logs of one incarnation of a stream.
+fn stream_directory(root: &Path, id: &StreamId, incarnation: Incarnation) -> Option<PathBuf> {
+    let log = felix_journal::data_dir::log_dir(root, id, incarnation, ShardIndex(0));
+    Some(log.parent()?.parent()?.to_owned())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

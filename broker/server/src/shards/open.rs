@@ -1,0 +1,389 @@
+//! Opening a shard: recovery of its log, and of what the log says about producers.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use felix_engine::{CommitWhen, Observed, Overflow, Produced, ProducerTable, Shard, ShardOptions};
+use felix_journal::{
+    Completions, LogOptions, LogReader, OpenRefused, ReadRefused, SyncMode, WriteFailure, data_dir,
+    durable,
+};
+use felix_model::native::{digest_from_records, internal_headers};
+use felix_model::{Offset, ShardIndex, StreamId};
+use felix_wire::error::{Code, Failure, Retry};
+
+use super::cell::{Cell, Reports};
+use super::{Kind, Shards, Store, StreamHandle, StreamSpec};
+
+/// Bytes of log read at a time while producers are rebuilt.
+const REBUILD_PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// Marks a shard that idempotent producers have written to, so that only such shards are read through at open.
+const PRODUCERS_MARKER: &str = "producers";
+
+/// Bound of what an in-memory stream holds per shard.
+const MEMORY_RING_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Bound of what one slow reader of an in-memory stream is owed.
+const MEMORY_READER_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Why a shard is not served.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenFailed {
+    #[error("the stream was deleted")]
+    Gone,
+    #[error("this broker has no data directory and serves in-memory streams only")]
+    NoStore,
+    #[error("shard {shard} of {stream} is not served: {source}")]
+    Log {
+        stream: StreamId,
+        shard: u32,
+        source: OpenRefused,
+    },
+    #[error("shard {shard} of {stream} is not served: {reason}")]
+    Unreadable {
+        stream: StreamId,
+        shard: u32,
+        reason: String,
+    },
+    #[error("opening was interrupted")]
+    Interrupted,
+}
+
+impl OpenFailed {
+    /// The same as a client reads it.
+    pub(crate) fn failure(&self) -> Failure {
+        let message = self.to_string();
+        match self {
+            Self::Gone => Failure::new(Code::NotFound, message),
+            Self::NoStore => {
+                Failure::new(Code::ShardUnavailable, message).with_reason("no_storage")
+            }
+            Self::Log {
+                source: OpenRefused::Damaged(_),
+                ..
+            } => Failure::new(Code::ShardUnavailable, message)
+                .with_reason("corrupt")
+                .with_retry(Retry::Fatal),
+            Self::Log { .. } | Self::Unreadable { .. } | Self::Interrupted => {
+                Failure::new(Code::ShardUnavailable, message)
+                    .with_reason("not_ready")
+                    .with_retry_after_ms(1_000)
+            }
+        }
+    }
+}
+
+impl Shards {
+    /// The shard, opened if need be. Whoever comes meanwhile waits for the same opening.
+    ///
+    /// # Errors
+    /// [`OpenFailed`]; the next call tries again.
+    pub(crate) async fn open(
+        self: &Arc<Self>,
+        handle: &Arc<StreamHandle>,
+        shard: ShardIndex,
+    ) -> Result<Arc<Cell>, OpenFailed> {
+        let Some(slot) = handle.slots.get(shard.0 as usize) else {
+            return Err(OpenFailed::Gone);
+        };
+        let _opening = slot.opening.lock().await;
+        if let Some(cell) = handle.open_cell(shard) {
+            return Ok(cell);
+        }
+        if handle.is_gone() {
+            return Err(OpenFailed::Gone);
+        }
+        let spec = handle.spec();
+        let cell = match spec.kind {
+            Kind::Memory { overflow } => self.open_memory(overflow),
+            Kind::Durable { sync, .. } => {
+                let (shards, handle) = (Arc::clone(self), Arc::clone(handle));
+                let opening = tokio::task::spawn_blocking(move || {
+                    shards.open_durable(&handle, &handle.spec(), shard.0, sync)
+                });
+                opening.await.map_err(|_| OpenFailed::Interrupted)??
+            }
+        };
+        *slot
+            .cell
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(Arc::clone(&cell));
+        self.metrics.shards_open.increment(1.0);
+        Ok(cell)
+    }
+
+    fn open_memory(&self, overflow: Overflow) -> Arc<Cell> {
+        let options = ShardOptions::memory(MEMORY_RING_BYTES, MEMORY_READER_BYTES, overflow);
+        let producers = ProducerTable::new(options.limits.producers_max);
+        Cell::new(Shard::new(options, producers), self.runtime.clone(), |_| {})
+    }
+
+    fn open_durable(
+        self: &Arc<Self>,
+        handle: &Arc<StreamHandle>,
+        spec: &StreamSpec,
+        shard: u32,
+        sync: SyncMode,
+    ) -> Result<Arc<Cell>, OpenFailed> {
+        let store = self.store.as_ref().ok_or(OpenFailed::NoStore)?;
+        let directory = log_directory(store, spec, shard);
+        let unreadable = |reason: String| OpenFailed::Unreadable {
+            stream: spec.id.clone(),
+            shard,
+            reason,
+        };
+        let reports = Arc::new(LateReports::default());
+        let opened = store.journal.open_log(
+            &directory,
+            LogOptions::default(),
+            sync,
+            Arc::clone(&reports) as Arc<dyn Completions>,
+        );
+        let (log, recovered) = opened.map_err(|source| {
+            if let OpenRefused::Damaged(damage) = &source {
+                tracing::error!(stream = %spec.id, shard, %damage, "a shard is corrupt and is not served");
+                super::lock(&self.corrupt).insert(directory.clone(), damage.to_string());
+            }
+            OpenFailed::Log { stream: spec.id.clone(), shard, source }
+        })?;
+        super::lock(&self.corrupt).remove(&directory);
+        if recovered.truncated_bytes > 0 {
+            tracing::warn!(
+                stream = %spec.id, shard, bytes = recovered.truncated_bytes, end = recovered.end.0,
+                "a torn tail was cut"
+            );
+        }
+        let mut options = ShardOptions::durable(match sync {
+            SyncMode::OnCommit => CommitWhen::Flushed,
+            SyncMode::Periodic { .. } | SyncMode::None => CommitWhen::Written,
+        });
+        options.start = recovered.start;
+        options.end = recovered.end;
+        // After a crash, offsets at the end may have been handed out before and lost: what is appended now is of
+        // another generation, so that nobody takes one for the other.
+        options.generation = if recovered.clean {
+            recovered.last_generation
+        } else {
+            recovered
+                .last_generation
+                .next()
+                .unwrap_or(recovered.last_generation)
+        };
+        let mut producers = ProducerTable::new(options.limits.producers_max);
+        if has_marker(store, &directory) {
+            rebuild(
+                &log.reader(),
+                recovered.start,
+                recovered.end,
+                &mut producers,
+            )
+            .map_err(|error| unreadable(error.to_string()))?;
+        }
+        let (shards, failing) = (Arc::downgrade(self), Arc::downgrade(handle));
+        let cell = Cell::new(
+            Shard::new(options, producers),
+            self.runtime.clone(),
+            move |why| {
+                if let (Some(shards), Some(handle)) = (shards.upgrade(), failing.upgrade()) {
+                    shards.failed(&handle, shard, why);
+                }
+            },
+        );
+        cell.attach(log);
+        reports.attach(Reports(Arc::downgrade(&cell)));
+        Ok(cell)
+    }
+
+    /// Remembers, before the first idempotent append, that a shard has such producers.
+    ///
+    /// # Errors
+    /// `storage`, retryable: nothing was appended.
+    pub(crate) async fn mark_producers(
+        self: &Arc<Self>,
+        handle: &Arc<StreamHandle>,
+        shard: ShardIndex,
+    ) -> Result<(), Failure> {
+        let marked = handle
+            .slots
+            .get(shard.0 as usize)
+            .is_none_or(|slot| slot.marked.load(std::sync::atomic::Ordering::Acquire));
+        if marked {
+            return Ok(());
+        }
+        let (shards, spec) = (Arc::clone(self), handle.spec());
+        let marking = tokio::task::spawn_blocking(move || {
+            let store = shards.store.as_ref()?;
+            let directory = log_directory(store, &spec, shard.0);
+            if has_marker(store, &directory) {
+                return None;
+            }
+            durable::create(store.disk.as_ref(), &producers_marker(&directory)).err()
+        });
+        match marking.await {
+            Ok(None) => {
+                if let Some(slot) = handle.slots.get(shard.0 as usize) {
+                    slot.marked
+                        .store(true, std::sync::atomic::Ordering::Release);
+                }
+                Ok(())
+            }
+            Ok(Some(error)) if error.is_full() => {
+                Err(Failure::new(Code::Overloaded, "the disk is full").with_reason("storage_full"))
+            }
+            Ok(Some(error)) => {
+                Err(Failure::new(Code::Storage, error.to_string()).with_retry(Retry::Retry))
+            }
+            Err(_) => {
+                Err(Failure::new(Code::Internal, "marking was interrupted")
+                    .with_retry(Retry::Retry))
+            }
+        }
+    }
+
+    /// A write or sync failed. Unless the disk is only full, the shard stops and is recovered on next use: what is
+    /// on disk is known only then.
+    fn failed(self: &Arc<Self>, handle: &Arc<StreamHandle>, shard: u32, why: WriteFailure) {
+        match why {
+            WriteFailure::Full => {
+                self.metrics.storage_full.increment(1);
+                return;
+            }
+            WriteFailure::Io | WriteFailure::Poisoned => self.metrics.write_failures.increment(1),
+        }
+        let Some(cell) = handle.take_cell(shard) else {
+            return;
+        };
+        tracing::error!(stream = %handle.spec().id, shard, "a write failed; the shard is reopened by recovery");
+        self.metrics.shards_open.decrement(1.0);
+        self.runtime.spawn(async move {
+            // A dropped shard has nothing in flight any more.
+            let _ = cell.close(felix_engine::CloseReason::Reopening).await;
+            let log = cell.log();
+            let closing = tokio::task::spawn_blocking(move || log.map(|log| log.close()));
+            // A poisoned log cannot be flushed, which is why it is given up.
+            let _ = closing.await;
+        });
+    }
+
+    /// Opens every shard that has a directory, so that damage shows at start and not at first use.
+    pub(crate) async fn verify_all(
+        self: &Arc<Self>,
+        known: impl Fn(&StreamId) -> Option<StreamSpec>,
+    ) {
+        let Some(store) = &self.store else { return };
+        let (disk, root) = (Arc::clone(&store.disk), store.root.clone());
+        let walk = tokio::task::spawn_blocking(move || data_dir::logs(disk.as_ref(), &root));
+        let places = match walk.await {
+            Ok(Ok(places)) => places,
+            Ok(Err(error)) => {
+                tracing::error!(%error, "the data directory cannot be listed");
+                return;
+            }
+            Err(_) => return,
+        };
+        let mut orphans = 0_u32;
+        for found in places {
+            match known(&found.stream) {
+                Some(spec) if spec.incarnation == found.incarnation => {
+                    let handle = self.stream(spec);
+                    // A refusal was logged and listed where it happened.
+                    let _ = self.open(&handle, found.shard).await;
+                }
+                Some(_) | None => {
+                    tracing::warn!(
+                        stream = %found.stream, incarnation = found.incarnation.0, shard = found.shard.0,
+                        "orphan: the catalogue does not know this log; it is kept"
+                    );
+                    orphans += 1;
+                }
+            }
+        }
+        self.metrics.shards_orphaned.set(f64::from(orphans));
+    }
+}
+
+/// Reports that may come before there is a shard to report to: opening a log starts nothing, but nothing here
+/// depends on that.
+#[derive(Default)]
+struct LateReports(std::sync::OnceLock<Reports>);
+
+impl LateReports {
+    fn attach(&self, reports: Reports) {
+        // Attached once, by the opening that made it.
+        let _ = self.0.set(reports);
+    }
+}
+
+impl Completions for LateReports {
+    fn written(&self, end: Offset) {
+        if let Some(reports) = self.0.get() {
+            reports.written(end);
+        }
+    }
+
+    fn flushed(&self, end: Offset) {
+        if let Some(reports) = self.0.get() {
+            reports.flushed(end);
+        }
+    }
+
+    fn failed(&self, from: Offset, why: WriteFailure) {
+        if let Some(reports) = self.0.get() {
+            reports.failed(from, why);
+        }
+    }
+}
+
+fn log_directory(store: &Store, spec: &StreamSpec, shard: u32) -> PathBuf {
+    data_dir::log_dir(&store.root, &spec.id, spec.incarnation, ShardIndex(shard))
+}
+
+/// Beside the log, so that removing the log's files does not touch it.
+pub(crate) fn producers_marker(log_directory: &Path) -> PathBuf {
+    log_directory.with_file_name(PRODUCERS_MARKER)
+}
+
+fn has_marker(store: &Store, directory: &Path) -> bool {
+    store
+        .disk
+        .open_read_only(&producers_marker(directory))
+        .is_ok()
+}
+
+/// Reads a log through and takes note of every idempotent batch.
+fn rebuild(
+    log: &LogReader,
+    start: Offset,
+    end: Offset,
+    producers: &mut ProducerTable,
+) -> Result<(), ReadRefused> {
+    let mut from = start;
+    while from < end {
+        let page = log.read(from, REBUILD_PAGE_BYTES, end)?;
+        let Some(batches) = super::cell::batches(page.batches) else {
+            return Ok(());
+        };
+        for batch in &batches {
+            from = batch.end;
+            let Some(log) = batch.log() else { continue };
+            let (Ok(headers), Ok(digest)) = (internal_headers(log), digest_from_records(log))
+            else {
+                continue;
+            };
+            if let Some(sent) = headers.sequence {
+                let produced = Produced {
+                    producer: sent.producer,
+                    sequence: sent.sequence,
+                    digest,
+                };
+                producers.observe(Observed {
+                    produced,
+                    base: batch.base,
+                    end: batch.end,
+                });
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! Certificates and the QUIC server configuration.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use quinn_proto::crypto::rustls::QuicServerConfig;
+use quinn_proto::{EndpointConfig, MtuDiscoveryConfig, ServerConfig, TransportConfig, VarInt};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::alpn::{CLIENT_PROTOCOL, EitherAlpn};
+use crate::limits::{
+    CLIENT_STREAMS_MAX, IDLE_TIMEOUT, KEEP_ALIVE, RECEIVE_WINDOW_BYTES, SEND_WINDOW_BYTES,
+};
+
+/// The chain and key that clients see.
+#[derive(Debug)]
+pub struct Identity {
+    /// The chain, leaf first.
+    pub chain: Vec<CertificateDer<'static>>,
+    /// The leaf's private key.
+    pub key: PrivateKeyDer<'static>,
+}
+
+impl Clone for Identity {
+    fn clone(&self) -> Self {
+        Self {
+            chain: self.chain.clone(),
+            key: self.key.clone_key(),
+        }
+    }
+}
+
+/// Why there is no usable certificate. The broker does not start without one.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsRefused {
+    /// A PEM file is missing, unreadable or holds something else.
+    #[error("{path}: {reason}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The certificate and the key do not fit each other or this TLS stack.
+    #[error("the certificate is not usable: {0}")]
+    Unusable(String),
+}
+
+impl Identity {
+    /// Reads a PEM chain and key.
+    ///
+    /// # Errors
+    /// [`TlsRefused::File`] names the file that is at fault.
+    pub fn read(cert: &Path, key: &Path) -> Result<Self, TlsRefused> {
+        let refused = |path: &Path, reason: String| TlsRefused::File {
+            path: path.into(),
+            reason,
+        };
+        let chain = CertificateDer::pem_file_iter(cert)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .map_err(|error| refused(cert, error.to_string()))?;
+        if chain.is_empty() {
+            return Err(refused(cert, "holds no certificate".into()));
+        }
+        let key =
+            PrivateKeyDer::from_pem_file(key).map_err(|error| refused(key, error.to_string()))?;
+        Ok(Self { chain, key })
+    }
+
+    /// Makes a self-signed certificate for `localhost` and the loopback addresses.
+    ///
+    /// # Errors
+    /// [`TlsRefused::Unusable`] when the system gives no randomness.
+    pub fn self_signed() -> Result<Self, TlsRefused> {
+        let names = ["localhost", "127.0.0.1", "::1"].map(String::from);
+        let made = rcgen::generate_simple_self_signed(names)
+            .map_err(|error| TlsRefused::Unusable(error.to_string()))?;
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der())
+            .map_err(|error| TlsRefused::Unusable(error.to_owned()))?;
+        Ok(Self {
+            chain: vec![made.cert.der().clone()],
+            key,
+        })
+    }
+}
+
+/// The two transport settings of a listener: loopback peers get large datagrams at once.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerConfigs {
+    loopback: Arc<ServerConfig>,
+    network: Arc<ServerConfig>,
+}
+
+impl ServerConfigs {
+    /// The settings for a peer at `remote`.
+    pub(crate) fn for_peer(&self, remote: IpAddr) -> Arc<ServerConfig> {
+        Arc::clone(if remote.to_canonical().is_loopback() {
+            &self.loopback
+        } else {
+            &self.network
+        })
+    }
+
+    /// What the endpoint itself is built with.
+    pub(crate) fn default_config(&self) -> ServerConfig {
+        self.network.as_ref().clone()
+    }
+
+    /// Builds both from one identity.
+    ///
+    /// # Errors
+    /// [`TlsRefused::Unusable`] when certificate and key do not go together.
+    pub(crate) fn new(identity: &Identity) -> Result<Self, TlsRefused> {
+        let crypto = Arc::new(EitherAlpn {
+            without: Arc::new(quic_crypto(identity, &[])?),
+            with: Arc::new(quic_crypto(identity, &[CLIENT_PROTOCOL])?),
+        });
+        let build = |loopback: bool| {
+            let mut config = ServerConfig::with_crypto(Arc::clone(&crypto) as _);
+            config.transport_config(Arc::new(transport(loopback)));
+            Arc::new(config)
+        };
+        Ok(Self {
+            loopback: build(true),
+            network: build(false),
+        })
+    }
+}
+
+fn quic_crypto(identity: &Identity, protocols: &[&[u8]]) -> Result<QuicServerConfig, TlsRefused> {
+    let unusable = |error: &dyn std::fmt::Display| TlsRefused::Unusable(error.to_string());
+    let mut tls = rustls::ServerConfig::builder_with_provider(
+        rustls::crypto::ring::default_provider().into(),
+    )
+    .with_protocol_versions(&[&rustls::version::TLS13])
+    .map_err(|error| unusable(&error))?
+    .with_no_client_auth()
+    .with_single_cert(identity.chain.clone(), identity.key.clone_key())
+    .map_err(|error| unusable(&error))?;
+    tls.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    QuicServerConfig::try_from(tls).map_err(|error| unusable(&error))
+}
+
+/// Largest datagram on loopback: ten of them fit the 64 KiB of one segmented send, which quinn fixes at ten.
+const LOOPBACK_MTU: u16 = 4096;
+
+fn transport(loopback: bool) -> TransportConfig {
+    let mut config = TransportConfig::default();
+    config
+        .max_concurrent_bidi_streams(VarInt::from_u32(CLIENT_STREAMS_MAX))
+        .max_concurrent_uni_streams(VarInt::from_u32(CLIENT_STREAMS_MAX))
+        .receive_window(VarInt::from_u32(RECEIVE_WINDOW_BYTES * 2))
+        .stream_receive_window(VarInt::from_u32(RECEIVE_WINDOW_BYTES))
+        .send_window(SEND_WINDOW_BYTES)
+        .keep_alive_interval(Some(KEEP_ALIVE))
+        .max_idle_timeout(IDLE_TIMEOUT.try_into().ok())
+        .datagram_receive_buffer_size(None);
+    if loopback {
+        config.initial_mtu(LOOPBACK_MTU);
+    }
+    // Ordinary loss must not be read as a black hole for long (a bulk transfer would go on in 1200-byte
+    // datagrams): probing starts again after a short pause.
+    let mut discovery = MtuDiscoveryConfig::default();
+    discovery
+        .upper_bound(LOOPBACK_MTU)
+        .black_hole_cooldown(std::time::Duration::from_secs(2));
+    config.mtu_discovery_config(Some(discovery));
+    config
+}
+
+/// Endpoint settings: accept larger datagrams than the default of 1472 bytes.
+pub(crate) fn endpoint_config() -> EndpointConfig {
+    let mut config = EndpointConfig::default();
+    // Twice what this side ever sends; the receive buffers grow with it. The value is within 1200..=65527, so it
+    // is always accepted.
+    let _ = config.max_udp_payload_size(8192);
+    config
+}

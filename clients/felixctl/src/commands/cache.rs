@@ -1,0 +1,86 @@
+//! `cache ls | info | create | rm`: what the control plane keeps about caches.
+
+use serde_json::{Value, json};
+
+use super::App;
+use crate::api::{Api, Created, quote};
+use crate::cli::CacheCommand;
+use crate::confirm;
+use crate::exit::{Exit, Failure};
+use crate::output::{Field, Report};
+use crate::suggest::close_matches;
+
+const FIELDS: &[Field] = &[
+    Field::plain("cache"),
+    Field::plain("tenant_id"),
+    Field::plain("namespace"),
+    Field::plain("shards"),
+    Field::plain("replication_factor"),
+    Field::plain("consistency"),
+    Field::plain("display_name"),
+];
+
+pub(super) async fn run(app: &App, command: CacheCommand) -> Result<(), Failure> {
+    let settings = app.settings()?;
+    let api = app.controlplane(&settings)?;
+    let base = format!(
+        "/v1/tenants/{}/namespaces/{}/caches",
+        quote(settings.tenant()?),
+        quote(settings.namespace())
+    );
+    match command {
+        CacheCommand::Ls => {
+            let all = api.list(&base).await?;
+            Ok(app
+                .output
+                .report(&Report::list("felixctl.cache.ls/1", FIELDS, all))?)
+        }
+        CacheCommand::Info { cache } => {
+            let found = find(&api, &base, &cache).await?;
+            Ok(app
+                .output
+                .report(&Report::one("felixctl.cache.info/1", FIELDS, &found))?)
+        }
+        CacheCommand::Create(create) => {
+            let consistency = if create.consistency == "quorum" {
+                "Quorum"
+            } else {
+                "Leader"
+            };
+            let body = json!({
+                "cache": create.cache,
+                "display_name": create.display_name.as_deref().unwrap_or(&create.cache),
+                "shards": create.shards,
+                "replication_factor": create.replication_factor,
+                "consistency": consistency,
+            });
+            let (created, cache) = api.create(&base, &body).await?;
+            let state = match created {
+                Created::New => "is created",
+                Created::Unchanged => "exists and is just so",
+            };
+            app.output.say(&format!("cache {} {state}", create.cache))?;
+            Ok(app
+                .output
+                .report(&Report::one("felixctl.cache.info/1", FIELDS, &cache))?)
+        }
+        CacheCommand::Rm { cache, yes } => {
+            find(&api, &base, &cache).await?;
+            let what = format!("cache {cache} and every entry in it");
+            confirm::destroy(&what, &cache, yes.into())?;
+            api.delete(&format!("{base}/{}", quote(&cache))).await?;
+            Ok(app.output.say(&format!("cache {cache} is removed"))?)
+        }
+    }
+}
+
+async fn find(api: &Api, base: &str, cache: &str) -> Result<Value, Failure> {
+    match api.get(&format!("{base}/{}", quote(cache))).await {
+        Err(failure) if failure.exit == Exit::NotFound => {
+            let all = api.list(base).await.unwrap_or_default();
+            let names = all.iter().filter_map(|it| it.get("cache")?.as_str());
+            Err(failure.with_matches(close_matches(cache, names)))
+        }
+        found => found,
+    }
+}

@@ -1,0 +1,164 @@
+//! The two servers of a development node, started one after the other and stopped the other way
+//! round.
+
+use std::fs;
+use std::path::PathBuf;
+
+use felix_controlplane::ControlPlane;
+use felix_controlplane_client::{Api, TokenSource};
+
+use super::home::Home;
+use super::ports::Ports;
+use super::ready::Ready;
+use super::{BOOTSTRAP_URL_FILE, certificate, seed};
+use crate::contexts::write_private;
+use crate::exit::{Exit, Failure};
+
+/// Name of the one broker.
+const NODE_ID: &str = "dev";
+/// Name of the cluster: a directory of another one is refused rather than mixed up.
+const CLUSTER: &str = "dev";
+
+/// A running development node.
+#[derive(Debug)]
+pub struct Node {
+    broker: felix_broker::Running,
+    controlplane: ControlPlane,
+    url_file: PathBuf,
+    // Last, so that an ephemeral directory is removed after everything in it was closed.
+    _home: Home,
+}
+
+impl Node {
+    /// Starts the control plane, fills it, starts the broker. Both answer when this returns.
+    ///
+    /// # Errors
+    /// When one of them cannot start; nothing is left running then.
+    pub async fn start(home: Home, ports: &Ports) -> Result<(Self, Ready), Failure> {
+        let secret = home.bootstrap_secret()?;
+        let tls = certificate::prepare(&home.path().join("tls"))
+            .map_err(|error| Failure::failed(error.to_string()))?;
+        let controlplane = ControlPlane::start(controlplane_config(&home, ports, &secret))
+            .await
+            .map_err(|error| start_failed("the control plane", &error))?;
+        let addresses = controlplane.addresses();
+        let controlplane_url = format!("http://{}", addresses.api);
+        let bootstrap_url = match addresses.bootstrap {
+            Some(address) => format!("http://{address}"),
+            None => {
+                return Err(Failure::failed(
+                    "the control plane has no bootstrap listener",
+                ));
+            }
+        };
+        let tokens = seed::people(&controlplane).await.map_err(seed_failed)?;
+        let api = Api::new(&controlplane_url, TokenSource::fixed(&tokens.controlplane))
+            .map_err(|error| Failure::failed(error.to_string()))?;
+        seed::content(&api).await.map_err(seed_failed)?;
+        // Quotas and the meaning of acks come from the environment, as for a broker on its own; where things are
+        // is this process's to say.
+        let from_environment =
+            felix_broker::Config::load(None).map_err(|error| Failure::usage(error.to_string()))?;
+        let broker = felix_broker::Config {
+            listen: ports.broker,
+            metrics_listen: ports.broker_admin,
+            data_dir: Some(home.path().join("broker")),
+            node_id: NODE_ID.to_owned(),
+            controlplane_url: controlplane_url.clone(),
+            tls_cert: Some(tls.certificate),
+            tls_key: Some(tls.key),
+            advertise: None,
+            ..from_environment
+        };
+        let embedding = felix_broker::Embedding {
+            token: Some(tokens.node),
+            cluster: Some(CLUSTER.to_owned()),
+            ..felix_broker::Embedding::default()
+        };
+        let broker = felix_broker::start(broker, embedding)
+            .await
+            .map_err(|error| start_failed("the broker", &error))?;
+        let url_file = home.path().join(BOOTSTRAP_URL_FILE);
+        write_private(&url_file, bootstrap_url.as_bytes())
+            .map_err(|error| Failure::failed(format!("{}: {error}", url_file.display())))?;
+        let ready = Ready {
+            brokers: vec![broker.address().to_string()],
+            ca_file: tls.ca,
+            server_name: "localhost".to_owned(),
+            tenant: seed::TENANT.to_owned(),
+            namespace: seed::NAMESPACE.to_owned(),
+            token: tokens.client,
+            controlplane_url,
+            controlplane_token: tokens.controlplane,
+            broker_admin_url: format!("http://{}", broker.metrics_address()),
+            bootstrap_url,
+            data_dir: home.kept_path().map(std::path::Path::to_path_buf),
+        };
+        Ok((
+            Self {
+                broker,
+                controlplane,
+                url_file,
+                _home: home,
+            },
+            ready,
+        ))
+    }
+
+    /// Stops the broker, which answers what it accepted and flushes, then the control plane.
+    ///
+    /// # Errors
+    /// When something that was accepted could not be made safe.
+    pub async fn stop(self) -> Result<(), Failure> {
+        // The address is good only while the node runs.
+        let _ = fs::remove_file(&self.url_file);
+        let stopped = self.broker.shutdown().await;
+        self.controlplane.shutdown().await;
+        if stopped.unflushed_logs > 0 {
+            return Err(Failure::failed(format!(
+                "the last records of {} logs could not be flushed",
+                stopped.unflushed_logs
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn controlplane_config(home: &Home, ports: &Ports, secret: &str) -> felix_controlplane::Config {
+    felix_controlplane::Config {
+        data_dir: home.path().join("controlplane"),
+        bind: ports.controlplane,
+        metrics_bind: ports.controlplane_metrics,
+        bootstrap_enabled: true,
+        bootstrap_bind_addr: ports.bootstrap,
+        bootstrap_token: felix_controlplane::Secret(secret.to_owned()),
+        bootstrap_dev_tokens: true,
+        // Nobody balances load over a development node.
+        shutdown_predrain_ms: 0,
+        ..felix_controlplane::Config::default()
+    }
+}
+
+fn start_failed(what: &str, error: &dyn std::error::Error) -> Failure {
+    let message = format!("{what} cannot start: {error}");
+    let failure = Failure::failed(message.clone());
+    // Both servers say it in their own words, and both words end in the system's.
+    if message.contains("in use") {
+        return Failure {
+            exit: Exit::Conflict,
+            ..failure
+        }
+        .with_hint(
+            "another node may be running; --port-base moves the ports, --data-dir the directory",
+        );
+    }
+    failure
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "it is the argument of map_err"
+)]
+fn seed_failed(error: seed::SeedFailed) -> Failure {
+    Failure::failed(error.to_string())
+}

@@ -1,0 +1,406 @@
+//! The connection settings in force: flag before environment before context before default, and
+//! where each one came from.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+use serde::Serialize;
+
+use crate::cli::Connection;
+use crate::contexts::Contexts;
+use crate::exit::{Exit, Failure};
+
+/// Where a setting came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// Nobody said it.
+    Unset,
+    /// The program's own choice.
+    Default,
+    /// The selected context.
+    Context,
+    /// An environment variable.
+    Environment,
+    /// A flag of this command.
+    Flag,
+}
+
+/// Names of the connection settings, as the flags have them with `_` for `-`.
+const NAMES: [&str; 11] = [
+    "brokers",
+    "tenant",
+    "namespace",
+    "token",
+    "token_file",
+    "controlplane_url",
+    "controlplane_token",
+    "controlplane_token_file",
+    "ca_file",
+    "server_name",
+    "broker_admin_url",
+];
+
+/// One setting as `context show` prints it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Setting {
+    /// Its name.
+    pub setting: &'static str,
+    /// Its value; tokens are redacted.
+    pub value: Option<String>,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+/// The settings in force.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Name of the context used, when one is.
+    pub context: Option<String>,
+    connection: Connection,
+    origins: BTreeMap<&'static str, Origin>,
+}
+
+/// Which of the settings on the command line came from a flag and which from the environment.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    origins: BTreeMap<&'static str, Origin>,
+}
+
+impl Given {
+    /// Looks through what clap found, down to the last subcommand.
+    #[must_use]
+    pub fn from_matches(matches: &ArgMatches) -> Self {
+        let mut leaf = matches;
+        while let Some((_, below)) = leaf.subcommand() {
+            leaf = below;
+        }
+        let mut origins = BTreeMap::new();
+        for name in NAMES {
+            // Asking for an argument that a command does not have panics in clap, so ask first.
+            let source = leaf
+                .try_contains_id(name)
+                .is_ok()
+                .then(|| leaf.value_source(name));
+            match source.flatten() {
+                Some(ValueSource::CommandLine) => origins.insert(name, Origin::Flag),
+                Some(ValueSource::EnvVariable) => origins.insert(name, Origin::Environment),
+                _ => None,
+            };
+        }
+        Self { origins }
+    }
+
+    /// The part of a connection that flags gave, with relative paths made absolute: what
+    /// `context add` saves.
+    #[must_use]
+    pub fn only_flags(&self, connection: &Connection) -> Connection {
+        let flag = |name: &str| self.origins.get(name) == Some(&Origin::Flag);
+        let path = |name: &str, path: &Option<PathBuf>| {
+            path.as_ref()
+                .filter(|_| flag(name))
+                .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()))
+        };
+        let text = |name: &str, text: &Option<String>| text.clone().filter(|_| flag(name));
+        Connection {
+            brokers: connection.brokers.clone().filter(|_| flag("brokers")),
+            tenant: text("tenant", &connection.tenant),
+            namespace: text("namespace", &connection.namespace),
+            token: text("token", &connection.token),
+            token_file: path("token_file", &connection.token_file),
+            controlplane_url: text("controlplane_url", &connection.controlplane_url),
+            controlplane_token: text("controlplane_token", &connection.controlplane_token),
+            controlplane_token_file: path(
+                "controlplane_token_file",
+                &connection.controlplane_token_file,
+            ),
+            ca_file: path("ca_file", &connection.ca_file),
+            server_name: text("server_name", &connection.server_name),
+            broker_admin_url: text("broker_admin_url", &connection.broker_admin_url),
+        }
+    }
+}
+
+impl Settings {
+    /// Merges what was given with the context that was named or is selected.
+    ///
+    /// # Errors
+    /// When a context was named that does not exist.
+    pub fn resolve(
+        given: &Given,
+        connection: Connection,
+        contexts: &Contexts,
+        named: Option<&str>,
+    ) -> Result<Self, Failure> {
+        let context = named.or(contexts.current.as_deref());
+        let saved = match context {
+            Some(name) => contexts.get(name)?.clone(),
+            None => Connection::default(),
+        };
+        let mut settings = Self {
+            context: context.map(str::to_owned),
+            connection,
+            origins: given.origins.clone(),
+        };
+        settings.take_from(saved);
+        settings.keep_one_token();
+        Ok(settings)
+    }
+
+    fn take_from(&mut self, saved: Connection) {
+        let own = &mut self.connection;
+        let origins = &mut self.origins;
+        fill(&mut own.brokers, saved.brokers, "brokers", origins);
+        fill(&mut own.tenant, saved.tenant, "tenant", origins);
+        fill(&mut own.namespace, saved.namespace, "namespace", origins);
+        fill(&mut own.token, saved.token, "token", origins);
+        fill(&mut own.token_file, saved.token_file, "token_file", origins);
+        fill(
+            &mut own.controlplane_url,
+            saved.controlplane_url,
+            "controlplane_url",
+            origins,
+        );
+        fill(
+            &mut own.controlplane_token,
+            saved.controlplane_token,
+            "controlplane_token",
+            origins,
+        );
+        fill(
+            &mut own.controlplane_token_file,
+            saved.controlplane_token_file,
+            "controlplane_token_file",
+            origins,
+        );
+        fill(&mut own.ca_file, saved.ca_file, "ca_file", origins);
+        fill(
+            &mut own.server_name,
+            saved.server_name,
+            "server_name",
+            origins,
+        );
+        fill(
+            &mut own.broker_admin_url,
+            saved.broker_admin_url,
+            "broker_admin_url",
+            origins,
+        );
+    }
+
+    /// A token and a file with a token are two ways to say one thing: the one that was said more
+    /// directly wins, so that `--token-file` is not overruled by a token in the context.
+    fn keep_one_token(&mut self) {
+        for (text, file) in [
+            ("token", "token_file"),
+            ("controlplane_token", "controlplane_token_file"),
+        ] {
+            let loser = if self.origin(text) < self.origin(file) {
+                text
+            } else {
+                file
+            };
+            match loser {
+                "token" => self.connection.token = None,
+                "token_file" => self.connection.token_file = None,
+                "controlplane_token" => self.connection.controlplane_token = None,
+                _ => self.connection.controlplane_token_file = None,
+            }
+            self.origins.remove(loser);
+        }
+    }
+
+    fn origin(&self, name: &str) -> Origin {
+        self.origins.get(name).copied().unwrap_or(Origin::Unset)
+    }
+
+    /// The brokers to try.
+    ///
+    /// # Errors
+    /// When nobody said where brokers are.
+    pub fn brokers(&self) -> Result<&[String], Failure> {
+        match self.connection.brokers.as_deref() {
+            Some(brokers) if !brokers.is_empty() => Ok(brokers),
+            _ => Err(unset("which broker to connect to", "--brokers")),
+        }
+    }
+
+    /// The tenant to act in.
+    ///
+    /// # Errors
+    /// When nobody said which.
+    pub fn tenant(&self) -> Result<&str, Failure> {
+        self.connection
+            .tenant
+            .as_deref()
+            .ok_or_else(|| unset("which tenant to act in", "--tenant"))
+    }
+
+    /// The namespace to act in; `default` unless somebody said otherwise.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        self.connection.namespace.as_deref().unwrap_or("default")
+    }
+
+    /// The name expected in the brokers' certificate: what was said, else the host of the first
+    /// broker, and `localhost` when that is a bare address.
+    #[must_use]
+    pub fn server_name(&self) -> String {
+        if let Some(name) = &self.connection.server_name {
+            return name.clone();
+        }
+        let first = self.connection.brokers.iter().flatten().next();
+        let host = first
+            .and_then(|broker| broker.rsplit_once(':'))
+            .map_or("localhost", |it| it.0);
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        if bare.parse::<std::net::IpAddr>().is_ok() {
+            "localhost".into()
+        } else {
+            host.to_owned()
+        }
+    }
+
+    /// File with the certificate authority of the brokers, when one was named.
+    #[must_use]
+    pub fn ca_file(&self) -> Option<&Path> {
+        self.connection.ca_file.as_deref()
+    }
+
+    /// The token for brokers.
+    ///
+    /// # Errors
+    /// When there is none, or its file cannot be read.
+    pub fn token(&self) -> Result<String, Failure> {
+        token(
+            &self.connection.token,
+            &self.connection.token_file,
+            "--token-file",
+        )
+    }
+
+    /// File with the token for brokers, when it is kept in one.
+    #[must_use]
+    pub fn token_file(&self) -> Option<&Path> {
+        self.connection.token_file.as_deref()
+    }
+
+    /// Address of the control plane, without a slash at its end.
+    ///
+    /// # Errors
+    /// When nobody said where it is.
+    pub fn controlplane_url(&self) -> Result<&str, Failure> {
+        self.connection
+            .controlplane_url
+            .as_deref()
+            .map(|url| url.trim_end_matches('/'))
+            .ok_or_else(|| unset("where the control plane is", "--controlplane-url"))
+    }
+
+    /// The token for the control plane.
+    ///
+    /// # Errors
+    /// When there is none, or its file cannot be read.
+    pub fn controlplane_token(&self) -> Result<String, Failure> {
+        token(
+            &self.connection.controlplane_token,
+            &self.connection.controlplane_token_file,
+            "--controlplane-token-file",
+        )
+    }
+
+    /// Address of the broker's metrics and administration listener.
+    ///
+    /// # Errors
+    /// When nobody said where it is.
+    pub fn broker_admin_url(&self) -> Result<&str, Failure> {
+        self.connection
+            .broker_admin_url
+            .as_deref()
+            .map(|url| url.trim_end_matches('/'))
+            .ok_or_else(|| unset("where the broker's admin listener is", "--broker-admin-url"))
+    }
+
+    /// Every setting with its origin, tokens redacted.
+    #[must_use]
+    pub fn explain(&self) -> Vec<Setting> {
+        let own = &self.connection;
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let secret = |text: &Option<String>| text.as_ref().map(|_| "(hidden)".to_owned());
+        let values = [
+            own.brokers.as_ref().map(|brokers| brokers.join(",")),
+            own.tenant.clone(),
+            own.namespace.clone(),
+            secret(&own.token),
+            path(&own.token_file),
+            own.controlplane_url.clone(),
+            secret(&own.controlplane_token),
+            path(&own.controlplane_token_file),
+            path(&own.ca_file),
+            own.server_name.clone(),
+            own.broker_admin_url.clone(),
+        ];
+        let mut settings: Vec<Setting> = NAMES
+            .into_iter()
+            .zip(values)
+            .map(|(setting, value)| Setting {
+                setting,
+                value,
+                origin: self.origin(setting),
+            })
+            .collect();
+        for setting in &mut settings {
+            if setting.value.is_none() && matches!(setting.setting, "namespace" | "server_name") {
+                setting.origin = Origin::Default;
+                setting.value = Some(match setting.setting {
+                    "namespace" => self.namespace().to_owned(),
+                    _ => self.server_name(),
+                });
+            }
+        }
+        settings
+    }
+}
+
+fn fill<T>(
+    own: &mut Option<T>,
+    saved: Option<T>,
+    name: &'static str,
+    origins: &mut BTreeMap<&'static str, Origin>,
+) {
+    if own.is_none() && saved.is_some() {
+        *own = saved;
+        origins.insert(name, Origin::Context);
+    }
+}
+
+fn token(
+    text: &Option<String>,
+    file: &Option<PathBuf>,
+    flag: &'static str,
+) -> Result<String, Failure> {
+    let token = match (text, file) {
+        (Some(text), _) => text.clone(),
+        (None, Some(file)) => fs::read_to_string(file).map_err(|error| {
+            Failure::usage(format!(
+                "the token file {} cannot be read: {error}",
+                file.display()
+            ))
+        })?,
+        (None, None) => return Err(unset("which token to use", flag)),
+    };
+    let token = token.trim();
+    if token.is_empty() {
+        return Err(Failure::new(Exit::Usage, "the token is empty"));
+    }
+    Ok(token.to_owned())
+}
+
+fn unset(what: &str, flag: &str) -> Failure {
+    Failure::usage(format!("nothing says {what}")).with_hint(format!(
+        "give {flag}, select a context, or start a node with `felixctl dev`"
+    ))
+}

@@ -1,0 +1,527 @@
+//! The brokers a client knows, the connections it has to them, and how it comes by another when one is lost.
+//!
+//! The broker that answered first is the entry broker; everything goes there unless a redirect says otherwise.
+//! Brokers given by the user stay candidates for good; those learned from a broker are replaced by what is learned
+//! next. A broker that failed is tried last.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use felix_wire::error::Code;
+use felix_wire::message::Message;
+use felix_wire::negotiate::Features;
+use quinn::Connection;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::address::Address;
+use crate::backoff::{self, Backoff};
+use crate::builder::Config;
+use crate::error::{Attempt, ConnectFailed};
+use crate::flight::{Finally, Flight};
+use crate::link::{Link, PUBLISHES, PipeLimits};
+use crate::publish::{Pipe, TokenUsed};
+use crate::session::{NotAsked, Opened, Wants, ask, is_about_token, open};
+use crate::transport::Transport;
+
+/// Pause before the next address is dialled beside one that has not answered.
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// Connections by what they are for, and their making.
+#[derive(Debug)]
+pub(crate) struct Brokers {
+    pub(crate) config: Config,
+    transport: Transport,
+    state: Mutex<State>,
+}
+
+type Made = Result<Arc<Link>, ConnectFailed>;
+
+#[derive(Debug, Default)]
+struct State {
+    candidates: Candidates,
+    /// Every live connection, by broker and slot.
+    links: BTreeMap<(Address, usize), Arc<Link>>,
+    /// The entry broker's, by slot.
+    entry: BTreeMap<usize, Arc<Link>>,
+    seeking: BTreeMap<usize, Flight<Made>>,
+    dialling: BTreeMap<(Address, usize), Flight<Made>>,
+    closed: bool,
+}
+
+/// Addresses in the order of trying. Pure.
+#[derive(Debug, Default)]
+struct Candidates {
+    order: Vec<Candidate>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Candidate {
+    address: Address,
+    learned: bool,
+}
+
+/// Whether a failure ends the search.
+enum DialFailed {
+    /// The token was refused, or there is none: no other broker will judge differently.
+    Final(ConnectFailed),
+    Attempt(Attempt),
+}
+
+impl Brokers {
+    pub(crate) fn new(config: Config, transport: Transport) -> Arc<Self> {
+        let given = config.brokers.iter().cloned();
+        let candidates = Candidates {
+            order: given
+                .map(|address| Candidate {
+                    address,
+                    learned: false,
+                })
+                .collect(),
+        };
+        let state = Mutex::new(State {
+            candidates,
+            ..State::default()
+        });
+        Arc::new(Self {
+            config,
+            transport,
+            state,
+        })
+    }
+
+    /// A connection to the entry broker, waiting as long as the reconnect policy says.
+    pub(crate) async fn entry(self: &Arc<Self>, slot: usize) -> Made {
+        let flight = {
+            let mut state = self.lock();
+            if state.closed {
+                return Err(ConnectFailed::Closed);
+            }
+            if let Some(link) = state.entry.get(&slot).filter(|link| link.is_alive()) {
+                return Ok(Arc::clone(link));
+            }
+            let seek = || Flight::launch(Arc::clone(self).seek(slot));
+            state.seeking.entry(slot).or_insert_with(seek).clone()
+        };
+        flight
+            .landed()
+            .await
+            .unwrap_or(Err(ConnectFailed::NoBroker {
+                attempts: Vec::new(),
+            }))
+    }
+
+    /// The first connection: every candidate is tried once.
+    pub(crate) async fn first(self: &Arc<Self>) -> Made {
+        let link = self.pass(0).await?;
+        self.entered(0, &link);
+        Ok(link)
+    }
+
+    /// A connection to one broker, for a redirect. Tried once.
+    pub(crate) async fn to(self: &Arc<Self>, address: Address, slot: usize) -> Made {
+        let key = (address, slot);
+        let flight = {
+            let mut state = self.lock();
+            if state.closed {
+                return Err(ConnectFailed::Closed);
+            }
+            if let Some(link) = state.links.get(&key).filter(|link| link.is_alive()) {
+                return Ok(Arc::clone(link));
+            }
+            let dial = || Flight::launch(Arc::clone(self).dial_once(key.clone()));
+            state
+                .dialling
+                .entry(key.clone())
+                .or_insert_with(dial)
+                .clone()
+        };
+        flight
+            .landed()
+            .await
+            .unwrap_or(Err(ConnectFailed::NoBroker {
+                attempts: Vec::new(),
+            }))
+    }
+
+    async fn dial_once(self: Arc<Self>, key: (Address, usize)) -> Made {
+        let _landed = Finally(|| drop(self.lock().dialling.remove(&key)));
+        let candidate = Candidate {
+            address: key.0.clone(),
+            learned: true,
+        };
+        self.dial(&candidate, key.1)
+            .await
+            .map_err(|failed| match failed {
+                DialFailed::Final(failed) => failed,
+                DialFailed::Attempt(attempt) => ConnectFailed::NoBroker {
+                    attempts: vec![attempt],
+                },
+            })
+    }
+
+    /// The publish stream to the entry broker.
+    pub(crate) async fn pipe(self: &Arc<Self>, slot: usize) -> Result<Pipe, ConnectFailed> {
+        let started = Instant::now();
+        let mut backoff = Backoff::new(self.config.reconnect);
+        loop {
+            let link = self.entry(slot).await?;
+            if let Some(pipe) = link.open_pipe() {
+                return Ok(pipe);
+            }
+            let attempt = match self.pipe_on(&link).await {
+                Ok(pipe) => return Ok(pipe),
+                Err(DialFailed::Final(failed)) => return Err(failed),
+                Err(DialFailed::Attempt(attempt)) => attempt,
+            };
+            let wait = backoff.next(started.elapsed(), Duration::ZERO, backoff::random());
+            let Some(wait) = wait else {
+                return Err(ConnectFailed::NoBroker {
+                    attempts: vec![attempt],
+                });
+            };
+            sleep(wait).await;
+        }
+    }
+
+    async fn pipe_on(&self, link: &Link) -> Result<Pipe, DialFailed> {
+        let mut refused = None;
+        loop {
+            let token = self.token(refused.as_deref()).await?;
+            let key = TokenUsed {
+                source: self.config.token.clone(),
+                token: Arc::clone(&token),
+            };
+            match link.pipe(self.config.tenant.as_str(), key).await {
+                Ok(pipe) => return Ok(pipe),
+                Err(NotAsked::Unwelcome(failure))
+                    if refused.is_none() && is_about_token(&failure) =>
+                {
+                    if !self.config.token.invalidate(&token) {
+                        return Err(DialFailed::Final(ConnectFailed::Refused(failure.into())));
+                    }
+                    refused = Some(token);
+                }
+                Err(error) => return Err(failed_at(&link.broker, error)),
+            }
+        }
+    }
+
+    /// A token, which must be another than the one refused before.
+    async fn token(&self, refused: Option<&str>) -> Result<Arc<str>, DialFailed> {
+        let token = self.config.token.token().await;
+        let token = token.map_err(|failed| DialFailed::Final(failed.into()))?;
+        if refused == Some(&*token) {
+            let failure = felix_wire::Failure::new(Code::Unauthenticated, "the token was refused");
+            return Err(DialFailed::Final(ConnectFailed::Refused(failure.into())));
+        }
+        Ok(token)
+    }
+
+    async fn seek(self: Arc<Self>, slot: usize) -> Made {
+        let _landed = Finally(|| drop(self.lock().seeking.remove(&slot)));
+        let started = Instant::now();
+        let mut backoff = Backoff::new(self.config.reconnect);
+        loop {
+            if self.lock().closed {
+                return Err(ConnectFailed::Closed);
+            }
+            let failed = match self.pass(slot).await {
+                Ok(link) => {
+                    self.entered(slot, &link);
+                    return Ok(link);
+                }
+                Err(failed @ ConnectFailed::NoBroker { .. }) => failed,
+                Err(failed) => return Err(failed),
+            };
+            let wait = backoff.next(started.elapsed(), Duration::ZERO, backoff::random());
+            let Some(wait) = wait else { return Err(failed) };
+            tracing::info!(%failed, wait_ms = wait.as_millis(), "no broker answered; trying again");
+            sleep(wait).await;
+        }
+    }
+
+    /// Tries every candidate once, each a little after the one before or as soon as that one failed.
+    async fn pass(self: &Arc<Self>, slot: usize) -> Made {
+        let candidates = self.lock().candidates.order.clone();
+        let mut left = candidates.into_iter();
+        let mut dials = JoinSet::new();
+        let mut attempts = Vec::new();
+        loop {
+            let next = left.next();
+            let more = next.is_some();
+            if let Some(candidate) = next {
+                let this = Arc::clone(self);
+                dials.spawn(async move {
+                    let made = this.dial(&candidate, slot).await;
+                    (candidate.address, made)
+                });
+            }
+            let pause = sleep(STAGGER);
+            let dialled = tokio::select! {
+                biased;
+                Some(dialled) = dials.join_next() => dialled,
+                () = pause, if more => continue,
+                else => return Err(ConnectFailed::NoBroker { attempts }),
+            };
+            match dialled {
+                Ok((address, Ok(link))) => {
+                    self.lock().candidates.prefer(&address);
+                    return Ok(link);
+                }
+                Ok((_, Err(DialFailed::Final(failed)))) => return Err(failed),
+                Ok((address, Err(DialFailed::Attempt(attempt)))) => {
+                    self.lock().candidates.put_last(&address);
+                    attempts.push(attempt);
+                }
+                Err(error) => tracing::error!(%error, "a dial panicked"),
+            }
+        }
+    }
+
+    async fn dial(
+        self: &Arc<Self>,
+        candidate: &Candidate,
+        slot: usize,
+    ) -> Result<Arc<Link>, DialFailed> {
+        let dialled = timeout(self.config.connect_timeout, self.connect(candidate)).await;
+        let (connection, opened, token) = dialled.unwrap_or_else(|_| {
+            let limit = self.config.connect_timeout.as_secs_f64();
+            Err(attempt(
+                &candidate.address,
+                format!("timed out after {limit} s"),
+            ))
+        })?;
+        let key = TokenUsed {
+            source: self.config.token.clone(),
+            token,
+        };
+        let link = Arc::new(Link::new(
+            connection,
+            candidate.address.clone(),
+            opened,
+            key,
+            self.limits(),
+        ));
+        let mut state = self.lock();
+        if state.closed {
+            return Err(DialFailed::Final(ConnectFailed::Closed));
+        }
+        state.links.retain(|_, link| link.is_alive());
+        state
+            .links
+            .insert((candidate.address.clone(), slot), Arc::clone(&link));
+        Ok(link)
+    }
+
+    fn limits(&self) -> PipeLimits {
+        PipeLimits {
+            inflight_bytes: self.config.inflight_bytes,
+            timeout: self.config.request_timeout,
+        }
+    }
+
+    async fn connect(
+        &self,
+        candidate: &Candidate,
+    ) -> Result<(Connection, Opened, Arc<str>), DialFailed> {
+        let address = &candidate.address;
+        let resolved = address.resolve().await;
+        let resolved = resolved.map_err(|error| attempt(address, error.to_string()))?;
+        let name = address.server_name(self.config.server_name.as_deref(), candidate.learned);
+        let mut last = attempt(address, "the name has no address".to_owned());
+        for remote in resolved {
+            match self.transport.dial(remote, name).await {
+                Ok(connection) => {
+                    let (opened, token) = self.authenticate(address, &connection).await?;
+                    return Ok((connection, opened, token));
+                }
+                Err(error) => last = attempt(address, error.to_string()),
+            }
+        }
+        Err(last)
+    }
+
+    async fn authenticate(
+        &self,
+        address: &Address,
+        connection: &Connection,
+    ) -> Result<(Opened, Arc<str>), DialFailed> {
+        let mut refused: Option<Arc<str>> = None;
+        loop {
+            let token = self.token(refused.as_deref()).await?;
+            let auth = PUBLISHES.auth(self.config.tenant.as_str(), &token);
+            match open(connection, auth).await {
+                Ok(opened) => return Ok((opened, token)),
+                Err(NotAsked::Unwelcome(failure)) if is_about_token(&failure) => {
+                    if refused.is_some() || !self.config.token.invalidate(&token) {
+                        return Err(DialFailed::Final(ConnectFailed::Refused(failure.into())));
+                    }
+                    refused = Some(token);
+                }
+                Err(error) => return Err(failed_at(address, error)),
+            }
+        }
+    }
+
+    fn entered(self: &Arc<Self>, slot: usize, link: &Arc<Link>) {
+        tracing::debug!(broker = %link.broker, slot, "connected");
+        self.lock().entry.insert(slot, Arc::clone(link));
+        if slot == 0 && link.granted.features.contains(Features::TOPOLOGY) {
+            let (this, link) = (Arc::clone(self), Arc::clone(link));
+            tokio::spawn(async move { this.learn(&link).await });
+        }
+    }
+
+    /// Asks the broker for the others. Not knowing them is no failure.
+    async fn learn(&self, link: &Link) {
+        let Ok(token) = self.config.token.token().await else {
+            return;
+        };
+        let auth = Wants::default().auth(self.config.tenant.as_str(), &token);
+        let asked = ask(&link.connection, auth, Message::Topology);
+        if let Ok(Ok((_, Message::TopologyView(view)))) =
+            timeout(self.config.request_timeout, asked).await
+        {
+            let learned = view
+                .brokers
+                .iter()
+                .filter_map(|broker| broker.addr.parse().ok());
+            self.lock().candidates.learn(learned.collect());
+        }
+    }
+
+    /// Every open publish stream.
+    pub(crate) fn pipes(&self) -> Vec<Pipe> {
+        self.lock()
+            .links
+            .values()
+            .filter_map(|link| link.open_pipe())
+            .collect()
+    }
+
+    /// Refuses what comes, and closes every connection.
+    pub(crate) fn close(&self) {
+        let links = {
+            let mut state = self.lock();
+            state.closed = true;
+            state.entry.clear();
+            std::mem::take(&mut state.links)
+        };
+        for link in links.values() {
+            link.close();
+        }
+    }
+
+    pub(crate) async fn said_goodbye(&self) {
+        self.transport.drained().await;
+    }
+
+    /// The entry broker at this moment, if its connection lives.
+    pub(crate) fn current(&self) -> Option<Address> {
+        let state = self.lock();
+        state
+            .entry
+            .get(&0)
+            .filter(|link| link.is_alive())
+            .map(|link| link.broker.clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn attempt(address: &Address, why: String) -> DialFailed {
+    DialFailed::Attempt(Attempt {
+        broker: address.to_string(),
+        why,
+    })
+}
+
+fn failed_at(address: &Address, error: NotAsked) -> DialFailed {
+    match error {
+        NotAsked::Unwelcome(failure) if is_about_token(&failure) => {
+            DialFailed::Final(ConnectFailed::Refused(failure.into()))
+        }
+        NotAsked::Unwelcome(failure) => attempt(address, failure.to_string()),
+        NotAsked::Lost { why, .. } => attempt(address, why),
+        NotAsked::Protocol { what } => attempt(address, what),
+    }
+}
+
+impl Candidates {
+    fn prefer(&mut self, address: &Address) {
+        self.order
+            .sort_by_key(|candidate| candidate.address != *address);
+    }
+
+    fn put_last(&mut self, address: &Address) {
+        self.order
+            .sort_by_key(|candidate| candidate.address == *address);
+    }
+
+    /// Replaces what was learned before; what the user gave stays.
+    fn learn(&mut self, addresses: Vec<Address>) {
+        self.order
+            .retain(|candidate| !candidate.learned || addresses.contains(&candidate.address));
+        for address in addresses {
+            if self
+                .order
+                .iter()
+                .all(|candidate| candidate.address != address)
+            {
+                self.order.push(Candidate {
+                    address,
+                    learned: true,
+                });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidates(given: &[&str]) -> Candidates {
+        let given = given.iter().map(|text| text.parse().unwrap());
+        Candidates {
+            order: given
+                .map(|address| Candidate {
+                    address,
+                    learned: false,
+                })
+                .collect(),
+        }
+    }
+
+    fn order(candidates: &Candidates) -> Vec<String> {
+        candidates
+            .order
+            .iter()
+            .map(|candidate| candidate.address.to_string())
+            .collect()
+    }
+
+    #[test]
+    fn a_broker_that_answered_comes_first_and_one_that_failed_comes_last() {
+        let mut known = candidates(&["a:1", "b:1", "c:1"]);
+        known.put_last(&"a:1".parse().unwrap());
+        assert_eq!(order(&known), ["b:1", "c:1", "a:1"]);
+        known.prefer(&"c:1".parse().unwrap());
+        assert_eq!(order(&known), ["c:1", "b:1", "a:1"]);
+    }
+
+    #[test]
+    fn learned_brokers_are_replaced_and_given_ones_stay() {
+        let mut known = candidates(&["a:1"]);
+        known.learn(vec!["a:1".parse().unwrap(), "b:1".parse().unwrap()]);
+        assert_eq!(order(&known), ["a:1", "b:1"]);
+        known.learn(vec!["c:1".parse().unwrap()]);
+        assert_eq!(order(&known), ["a:1", "c:1"]);
+        known.learn(Vec::new());
+        assert_eq!(order(&known), ["a:1"]);
+    }
+}

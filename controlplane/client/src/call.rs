@@ -1,0 +1,356 @@
+//! One HTTP call and what can become of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use felix_meta::http::ErrorBody;
+use reqwest::{Method, StatusCode, Url};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::limits::{CALL_TIMEOUT, CONNECT_TIMEOUT, ERROR_BYTES_MAX};
+use crate::token::TokenSource;
+
+/// Why an address cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadEndpoint {
+    /// It is no URL.
+    #[error("`{url}` is not a URL: {detail}")]
+    NotAUrl {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// It is no `http` URL.
+    #[error("`{url}` has scheme `{scheme}`; this client speaks http")]
+    Scheme {
+        /// What was given.
+        url: String,
+        /// Its scheme.
+        scheme: String,
+    },
+    /// It carries a user name or a password, which would end up in logs.
+    #[error("the URL carries credentials; give the token separately")]
+    Credentials,
+    /// The HTTP client could not be made.
+    #[error("the HTTP client could not be made: {detail}")]
+    Client {
+        /// What it says.
+        detail: String,
+    },
+}
+
+/// Whether a call that failed may be repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// It was not carried out: repeat it after a pause.
+    Safe,
+    /// It may have been carried out: look before repeating it.
+    LookFirst,
+    /// Repeating it gives the same answer.
+    Useless,
+}
+
+/// Why a call gave no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallFailed {
+    /// The control plane could not be reached; nothing was sent.
+    #[error("control plane {url} cannot be reached: {detail}")]
+    Unreachable {
+        /// Its address.
+        url: String,
+        /// What happened.
+        detail: String,
+    },
+    /// The request was sent and no answer came, so it may or may not have been carried out.
+    #[error("control plane {url} did not answer: {detail}; the change may have been made")]
+    NoAnswer {
+        /// Its address.
+        url: String,
+        /// What happened.
+        detail: String,
+    },
+    /// The control plane refused.
+    #[error("{message} ({code})")]
+    Refused {
+        /// HTTP status.
+        status: u16,
+        /// The code of the error body.
+        code: String,
+        /// The message of the error body.
+        message: String,
+    },
+    /// The answer is not one of a control plane.
+    #[error("the answer of {url} is not one of a control plane: {detail}")]
+    Malformed {
+        /// Its address.
+        url: String,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The token could not be read from its file.
+    #[error("the token file {path} cannot be read: {detail}")]
+    TokenFile {
+        /// The file.
+        path: String,
+        /// What happened.
+        detail: String,
+    },
+}
+
+impl CallFailed {
+    /// Whether the call may be repeated.
+    #[must_use]
+    pub fn retry(&self) -> Retry {
+        match self {
+            Self::Unreachable { .. } => Retry::Safe,
+            Self::NoAnswer { .. } => Retry::LookFirst,
+            Self::Refused { code, .. } if code == "busy" => Retry::Safe,
+            Self::Refused { status, .. } if *status >= 500 => Retry::LookFirst,
+            Self::Refused { .. } | Self::Malformed { .. } | Self::TokenFile { .. } => {
+                Retry::Useless
+            }
+        }
+    }
+
+    /// Whether the control plane says that the thing does not exist.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused { status: 404, code, .. } if code == "not_found")
+    }
+}
+
+/// Sends requests to one address.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    base: Url,
+    client: reqwest::Client,
+    token: TokenSource,
+}
+
+/// One request.
+pub(crate) struct Request<'a> {
+    pub(crate) method: Method,
+    /// Parts of the path, each encoded on its own, so that no name can leave its place.
+    pub(crate) path: Vec<&'a str>,
+    pub(crate) query: Vec<(&'static str, String)>,
+    pub(crate) body: Option<serde_json::Value>,
+    pub(crate) header: Option<(&'static str, Arc<str>)>,
+    pub(crate) timeout: Duration,
+}
+
+impl<'a> Request<'a> {
+    pub(crate) const fn new(method: Method, path: Vec<&'a str>) -> Self {
+        Self {
+            method,
+            path,
+            query: Vec::new(),
+            body: None,
+            header: None,
+            timeout: CALL_TIMEOUT,
+        }
+    }
+
+    pub(crate) fn get(path: Vec<&'a str>) -> Self {
+        Self::new(Method::GET, path)
+    }
+
+    pub(crate) fn query(mut self, key: &'static str, value: impl ToString) -> Self {
+        self.query.push((key, value.to_string()));
+        self
+    }
+
+    pub(crate) fn body(mut self, body: &impl Serialize) -> Self {
+        // The bodies are plain records with string keys, which always have a JSON form.
+        self.body = serde_json::to_value(body).ok();
+        self
+    }
+}
+
+impl Caller {
+    pub(crate) fn new(url: &str, token: TokenSource) -> Result<Self, BadEndpoint> {
+        let base = Url::parse(url).map_err(|error| BadEndpoint::NotAUrl {
+            url: url.to_owned(),
+            detail: error.to_string(),
+        })?;
+        if base.scheme() != "http" {
+            let scheme = base.scheme().to_owned();
+            return Err(BadEndpoint::Scheme {
+                url: url.to_owned(),
+                scheme,
+            });
+        }
+        if !base.username().is_empty() || base.password().is_some() {
+            return Err(BadEndpoint::Credentials);
+        }
+        let client = reqwest::Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .build()
+            .map_err(|error| BadEndpoint::Client {
+                detail: chain(&error),
+            })?;
+        Ok(Self {
+            base,
+            client,
+            token,
+        })
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        self.base.as_str()
+    }
+
+    /// Sends a request and reads the JSON of a good answer.
+    pub(crate) async fn call<T: DeserializeOwned>(
+        &self,
+        request: Request<'_>,
+    ) -> Result<(StatusCode, T), CallFailed> {
+        let (status, bytes) = self.send(request).await?;
+        let body = serde_json::from_slice(&bytes).map_err(|error| self.malformed(&error))?;
+        Ok((status, body))
+    }
+
+    /// Sends a request whose good answer has no body worth reading.
+    pub(crate) async fn send_only(&self, request: Request<'_>) -> Result<(), CallFailed> {
+        self.send(request).await.map(|_| ())
+    }
+
+    async fn send(&self, request: Request<'_>) -> Result<(StatusCode, Vec<u8>), CallFailed> {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(&request.path);
+        }
+        if !request.query.is_empty() {
+            url.query_pairs_mut().extend_pairs(&request.query);
+        }
+        let mut builder = self
+            .client
+            .request(request.method, url)
+            .timeout(request.timeout);
+        if let Some(token) = self
+            .token
+            .read()
+            .map_err(|(path, error)| CallFailed::TokenFile {
+                path: path.display().to_string(),
+                detail: error.to_string(),
+            })?
+        {
+            builder = builder.bearer_auth(token);
+        }
+        if let Some((name, value)) = request.header {
+            builder = builder.header(name, &*value);
+        }
+        if let Some(body) = request.body {
+            builder = builder.json(&body);
+        }
+        let response = builder
+            .send()
+            .await
+            .map_err(|error| self.transport(&error))?;
+        let status = response.status();
+        let bytes = response
+            .bytes()
+            .await
+            .map_err(|error| self.transport(&error))?;
+        if status.is_success() {
+            return Ok((status, bytes.to_vec()));
+        }
+        Err(self.refusal(status, bytes.get(..ERROR_BYTES_MAX).unwrap_or(&bytes)))
+    }
+
+    fn refusal(&self, status: StatusCode, body: &[u8]) -> CallFailed {
+        match serde_json::from_slice::<ErrorBody>(body) {
+            Ok(body) => CallFailed::Refused {
+                status: status.as_u16(),
+                code: body.code,
+                message: body.message,
+            },
+            Err(_) => CallFailed::Malformed {
+                url: self.base.to_string(),
+                detail: format!("status {status} without an error body"),
+            },
+        }
+    }
+
+    fn transport(&self, error: &reqwest::Error) -> CallFailed {
+        let (url, detail) = (self.base.to_string(), chain(error));
+        if error.is_connect() || error.is_builder() {
+            return CallFailed::Unreachable { url, detail };
+        }
+        CallFailed::NoAnswer { url, detail }
+    }
+
+    fn malformed(&self, error: &serde_json::Error) -> CallFailed {
+        CallFailed::Malformed {
+            url: self.base.to_string(),
+            detail: error.to_string(),
+        }
+    }
+}
+
+/// An error and its causes in one line, without the URL, which is said elsewhere.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        next = error.source();
+        // The outermost text of the HTTP library repeats the URL and says nothing that its cause does not.
+        if text.is_empty() && next.is_some() && error.is::<reqwest::Error>() {
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str(": ");
+        }
+        text.push_str(&error.to_string());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_cannot_be_used_is_refused_with_its_reason() {
+        let refused = |url| Caller::new(url, TokenSource::None).unwrap_err();
+        assert!(matches!(refused("localhost"), BadEndpoint::NotAUrl { .. }));
+        assert!(matches!(
+            refused("ftp://localhost"),
+            BadEndpoint::Scheme { .. }
+        ));
+        assert_eq!(
+            refused("http://me:secret@localhost"),
+            BadEndpoint::Credentials
+        );
+    }
+
+    #[test]
+    fn a_server_fault_must_be_looked_at_before_a_repeat_but_busy_need_not() {
+        let refused = |status, code: &str| CallFailed::Refused {
+            status,
+            code: code.into(),
+            message: String::new(),
+        };
+        assert_eq!(refused(503, "busy").retry(), Retry::Safe);
+        assert_eq!(refused(503, "unavailable").retry(), Retry::LookFirst);
+        assert_eq!(refused(409, "conflict").retry(), Retry::Useless);
+    }
+
+    #[tokio::test]
+    async fn an_address_where_nobody_listens_is_unreachable() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let caller = Caller::new(&format!("http://{free}"), TokenSource::None).unwrap();
+        let failed = caller
+            .send_only(Request::get(vec!["v1"]))
+            .await
+            .unwrap_err();
+        assert!(matches!(failed, CallFailed::Unreachable { .. }), "{failed}");
+        assert_eq!(failed.retry(), Retry::Safe);
+    }
+}

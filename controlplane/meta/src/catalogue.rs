@@ -1,0 +1,351 @@
+//! The state, and how events change it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use felix_model::{CacheName, Namespace, StreamName, TenantId};
+use serde::{Deserialize, Serialize};
+
+use crate::change::{Changed, changes};
+use crate::event::Event;
+use crate::lookup::{Kind, Missing};
+use crate::record::{CacheRecord, Grouping, Policy, StreamRecord, VerifyingKey};
+
+/// How many events made this state. The first event makes revision 1; the empty catalogue is revision 0.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Revision(pub u64);
+
+impl Revision {
+    /// The revision that the next event makes.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+/// Everything that exists, at one revision.
+///
+/// A clone shares everything below the tenants; a change copies only what is shared and on its path. It serialises
+/// whole, which is what a snapshot is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Catalogue {
+    pub(crate) revision: Revision,
+    pub(crate) sequences: Sequences,
+    pub(crate) tenants: BTreeMap<TenantId, Arc<TenantEntry>>,
+}
+
+/// How many changes each published feed has carried; the next change of a feed has its count as number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sequences {
+    /// Changes to tenants.
+    pub tenants: u64,
+    /// Changes to namespaces.
+    pub namespaces: u64,
+    /// Changes to streams.
+    pub streams: u64,
+    /// Changes to caches.
+    pub caches: u64,
+}
+
+impl Sequences {
+    /// The count that belongs to a change, and room to raise it.
+    pub fn of(&mut self, changed: &Changed) -> &mut u64 {
+        match changed {
+            Changed::Tenant(..) => &mut self.tenants,
+            Changed::Namespace(..) => &mut self.namespaces,
+            Changed::Stream(..) => &mut self.streams,
+            Changed::Cache(..) => &mut self.caches,
+        }
+    }
+}
+
+/// One tenant and all it owns.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TenantEntry {
+    /// Its name for people.
+    pub display_name: String,
+    /// Whether it was initialised, which happens once.
+    pub initialized: bool,
+    /// The id of the key that signs new tokens; empty before the tenant is initialised.
+    pub current_key: String,
+    /// All keys that verify, oldest first.
+    pub keys: Vec<VerifyingKey>,
+    /// Its rules. Shared, so that a change elsewhere in the tenant does not copy them.
+    pub policies: Arc<BTreeSet<Policy>>,
+    /// Its gifts of roles. Shared likewise.
+    pub groupings: Arc<BTreeSet<Grouping>>,
+    /// Its namespaces.
+    pub namespaces: BTreeMap<Namespace, Arc<NamespaceEntry>>,
+}
+
+/// One namespace and all that is in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamespaceEntry {
+    /// Its name for people.
+    pub display_name: String,
+    /// Its streams.
+    pub streams: BTreeMap<StreamName, Arc<StreamRecord>>,
+    /// Its caches. A cache and a stream may have the same name.
+    pub caches: BTreeMap<CacheName, Arc<CacheRecord>>,
+}
+
+impl Catalogue {
+    /// How many events made this state.
+    #[must_use]
+    pub const fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// How many changes each published feed has carried.
+    #[must_use]
+    pub const fn sequences(&self) -> Sequences {
+        self.sequences
+    }
+
+    /// All tenants, by name.
+    pub fn tenants(&self) -> impl Iterator<Item = (&TenantId, &Arc<TenantEntry>)> {
+        self.tenants.iter()
+    }
+
+    /// One tenant.
+    #[must_use]
+    pub fn tenant(&self, tenant: &str) -> Option<&Arc<TenantEntry>> {
+        self.tenants.get(tenant)
+    }
+
+    /// One namespace.
+    #[must_use]
+    pub fn namespace(&self, tenant: &str, namespace: &str) -> Option<&Arc<NamespaceEntry>> {
+        self.tenants.get(tenant)?.namespaces.get(namespace)
+    }
+
+    /// One stream. Costs three map look-ups and allocates nothing.
+    #[must_use]
+    pub fn stream(
+        &self,
+        tenant: &str,
+        namespace: &str,
+        stream: &str,
+    ) -> Option<&Arc<StreamRecord>> {
+        self.namespace(tenant, namespace)?.streams.get(stream)
+    }
+
+    /// One cache. Costs three map look-ups and allocates nothing.
+    #[must_use]
+    pub fn cache(&self, tenant: &str, namespace: &str, cache: &str) -> Option<&Arc<CacheRecord>> {
+        self.namespace(tenant, namespace)?.caches.get(cache)
+    }
+
+    /// Every stream of every tenant.
+    pub fn streams(&self) -> impl Iterator<Item = &Arc<StreamRecord>> {
+        self.namespaces()
+            .flat_map(|(_, _, space)| space.streams.values())
+    }
+
+    /// Every cache of every tenant.
+    pub fn caches(&self) -> impl Iterator<Item = &Arc<CacheRecord>> {
+        self.namespaces()
+            .flat_map(|(_, _, space)| space.caches.values())
+    }
+
+    /// Every namespace of every tenant.
+    pub fn namespaces(
+        &self,
+    ) -> impl Iterator<Item = (&TenantId, &Namespace, &Arc<NamespaceEntry>)> {
+        self.tenants
+            .iter()
+            .flat_map(|(tenant, entry)| entry.namespaces.iter().map(move |(n, e)| (tenant, n, e)))
+    }
+
+    pub(crate) fn find_tenant(&self, tenant: &str) -> Result<&Arc<TenantEntry>, Missing> {
+        self.tenants
+            .get(tenant)
+            .ok_or_else(|| Missing::new(Kind::Tenant, tenant))
+    }
+
+    pub(crate) fn find_namespace(
+        &self,
+        tenant: &str,
+        namespace: &str,
+    ) -> Result<&Arc<NamespaceEntry>, Missing> {
+        self.find_tenant(tenant)?
+            .namespaces
+            .get(namespace)
+            .ok_or_else(|| Missing::new(Kind::Namespace, namespace))
+    }
+
+    /// Makes a change that was decided on this very state. Cannot refuse.
+    ///
+    /// What an event does is read from the event alone. Parents that an event names exist, because it was decided on
+    /// this state; if they do not, the event has no effect beyond the new revision, so that two folds of one log agree
+    /// even then.
+    pub fn apply(&mut self, event: &Event) {
+        for change in changes(self, event) {
+            *self.sequences.of(&change.changed) += 1;
+        }
+        self.revision = self.revision.next();
+        match event {
+            Event::TenantCreated { tenant } => {
+                let entry = self.tenants.entry(tenant.tenant_id.clone()).or_default();
+                Arc::make_mut(entry)
+                    .display_name
+                    .clone_from(&tenant.display_name);
+            }
+            Event::TenantDeleted { tenant_id } => {
+                self.tenants.remove(tenant_id);
+            }
+            Event::TenantInitialized {
+                tenant,
+                key,
+                policies,
+                groupings,
+            } => {
+                let entry = self.tenants.entry(tenant.tenant_id.clone()).or_default();
+                let entry = Arc::make_mut(entry);
+                entry.display_name.clone_from(&tenant.display_name);
+                entry.initialized = true;
+                entry.current_key.clone_from(&key.kid);
+                entry.keys = vec![key.clone()];
+                entry.policies = Arc::new(policies.iter().cloned().collect());
+                entry.groupings = Arc::new(groupings.iter().cloned().collect());
+            }
+            Event::NamespaceCreated { namespace } => {
+                self.change_tenant(&namespace.tenant_id, |tenant| {
+                    let entry = tenant
+                        .namespaces
+                        .entry(namespace.namespace.clone())
+                        .or_default();
+                    Arc::make_mut(entry)
+                        .display_name
+                        .clone_from(&namespace.display_name);
+                });
+            }
+            Event::NamespaceDeleted {
+                tenant_id,
+                namespace,
+            } => {
+                self.change_tenant(tenant_id, |tenant| {
+                    tenant.namespaces.remove(namespace);
+                });
+            }
+            Event::ResourcesCreated { streams, caches } => {
+                streams.iter().for_each(|stream| self.put_stream(stream));
+                caches.iter().for_each(|cache| self.put_cache(cache));
+            }
+            Event::StreamUpdated { stream } => self.put_stream(stream),
+            Event::CacheUpdated { cache } => self.put_cache(cache),
+            Event::StreamDeleted {
+                tenant_id,
+                namespace,
+                stream,
+                ..
+            } => {
+                self.change_namespace(tenant_id, namespace, |space| {
+                    space.streams.remove(stream);
+                });
+            }
+            Event::CacheDeleted {
+                tenant_id,
+                namespace,
+                cache,
+                ..
+            } => {
+                self.change_namespace(tenant_id, namespace, |space| {
+                    space.caches.remove(cache);
+                });
+            }
+            Event::KeyStaged { tenant_id, key } => {
+                self.change_tenant(tenant_id, |tenant| tenant.keys.push(key.clone()));
+            }
+            Event::KeyActivated { tenant_id, kid } => {
+                self.change_tenant(tenant_id, |tenant| tenant.current_key.clone_from(kid));
+            }
+            Event::KeyRetired { tenant_id, kid } => {
+                self.change_tenant(tenant_id, |tenant| {
+                    tenant.keys.retain(|key| key.kid != *kid)
+                });
+            }
+            Event::PolicyAdded { tenant_id, policy } => {
+                self.change_policies(tenant_id, |all| all.insert(policy.clone()));
+            }
+            Event::PolicyRemoved { tenant_id, policy } => {
+                self.change_policies(tenant_id, |all| all.remove(policy));
+            }
+            Event::GroupingAdded {
+                tenant_id,
+                grouping,
+            } => {
+                self.change_groupings(tenant_id, |all| all.insert(grouping.clone()));
+            }
+            Event::GroupingRemoved {
+                tenant_id,
+                grouping,
+            } => {
+                self.change_groupings(tenant_id, |all| all.remove(grouping));
+            }
+        }
+    }
+
+    fn change_policies(
+        &mut self,
+        tenant: &TenantId,
+        change: impl FnOnce(&mut BTreeSet<Policy>) -> bool,
+    ) {
+        self.change_tenant(tenant, |entry| {
+            change(Arc::make_mut(&mut entry.policies));
+        });
+    }
+
+    fn change_groupings(
+        &mut self,
+        tenant: &TenantId,
+        change: impl FnOnce(&mut BTreeSet<Grouping>) -> bool,
+    ) {
+        self.change_tenant(tenant, |entry| {
+            change(Arc::make_mut(&mut entry.groupings));
+        });
+    }
+
+    fn put_stream(&mut self, stream: &Arc<StreamRecord>) {
+        self.change_namespace(&stream.tenant_id, &stream.namespace, |space| {
+            space
+                .streams
+                .insert(stream.stream.clone(), Arc::clone(stream));
+        });
+    }
+
+    fn put_cache(&mut self, cache: &Arc<CacheRecord>) {
+        self.change_namespace(&cache.tenant_id, &cache.namespace, |space| {
+            space.caches.insert(cache.cache.clone(), Arc::clone(cache));
+        });
+    }
+
+    fn change_tenant(&mut self, tenant: &TenantId, change: impl FnOnce(&mut TenantEntry)) {
+        if let Some(entry) = self.tenants.get_mut(tenant) {
+            change(Arc::make_mut(entry));
+        }
+    }
+
+    fn change_namespace(
+        &mut self,
+        tenant: &TenantId,
+        namespace: &Namespace,
+        change: impl FnOnce(&mut NamespaceEntry),
+    ) {
+        self.change_tenant(tenant, |entry| {
+            if let Some(space) = entry.namespaces.get_mut(namespace) {
+                change(Arc::make_mut(space));
+            }
+        });
+    }
+}

@@ -1,0 +1,163 @@
+//! The rules that bodies must follow before the state is even looked at.
+
+use felix_model::limits::{RECORD_BYTES_MAX, RECORD_BYTES_MIN};
+
+use crate::limits::{DISPLAY_NAME_BYTES_MAX, REPLICATION_FACTOR_MAX, SHARDS_MAX, TEXT_BYTES_MAX};
+use crate::record::{CacheSpec, Grouping, Policy, Retention, StreamPatch, StreamSpec};
+
+/// Why a body cannot be meant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// A number lies outside its range.
+    #[error("`{field}` is {found}; it must be from {from} to {to}")]
+    OutOfRange {
+        /// The field.
+        field: &'static str,
+        /// What it says.
+        found: u64,
+        /// Least allowed.
+        from: u64,
+        /// Most allowed.
+        to: u64,
+    },
+    /// A bound of zero would keep nothing.
+    #[error("`{field}` is 0, which would keep nothing; leave it null for the broker's own bound")]
+    ZeroBound {
+        /// The field.
+        field: &'static str,
+    },
+    /// A text is empty where something must be named.
+    #[error("`{field}` is empty")]
+    Empty {
+        /// The field.
+        field: &'static str,
+    },
+    /// A text is too long.
+    #[error("`{field}` has {found} bytes; at most {limit} are allowed")]
+    TooLong {
+        /// The field.
+        field: &'static str,
+        /// Its bytes.
+        found: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// A text holds characters that could act on a terminal.
+    #[error("`{field}` holds a control character")]
+    ControlCharacter {
+        /// The field.
+        field: &'static str,
+    },
+    /// A batch names one thing twice.
+    #[error("`{name}` is named twice in this batch")]
+    NamedTwice {
+        /// The name.
+        name: String,
+    },
+    /// Two settings do not go together.
+    #[error("{0}")]
+    Contradiction(&'static str),
+}
+
+pub(crate) fn stream(spec: &StreamSpec) -> Result<(), Invalid> {
+    range("shards", spec.shards.into(), 1, SHARDS_MAX.into())?;
+    replication(spec.replication_factor)?;
+    retention(&spec.retention)?;
+    spec.region
+        .as_deref()
+        .map_or(Ok(()), |region| text("region", region, TEXT_BYTES_MAX))?;
+    spec.max_record_bytes.map_or(Ok(()), record_bytes)
+}
+
+pub(crate) fn patch(patch: &StreamPatch) -> Result<(), Invalid> {
+    patch.retention.as_ref().map_or(Ok(()), retention)?;
+    patch.max_record_bytes.map_or(Ok(()), record_bytes)
+}
+
+pub(crate) fn cache(spec: &CacheSpec) -> Result<(), Invalid> {
+    range("shards", spec.shards.into(), 0, SHARDS_MAX.into())?;
+    replication(spec.replication_factor)?;
+    spec.display_name.as_deref().map_or(Ok(()), display_name)
+}
+
+pub(crate) fn display_name(name: &str) -> Result<(), Invalid> {
+    // An empty display name is allowed: clients of the field send one when they have nothing to say.
+    if name.is_empty() {
+        return Ok(());
+    }
+    text("display_name", name, DISPLAY_NAME_BYTES_MAX)
+}
+
+pub(crate) fn policy(policy: &Policy) -> Result<(), Invalid> {
+    text("subject", &policy.subject, TEXT_BYTES_MAX)?;
+    text("object", &policy.object, TEXT_BYTES_MAX)?;
+    text("action", &policy.action, TEXT_BYTES_MAX)
+}
+
+pub(crate) fn grouping(grouping: &Grouping) -> Result<(), Invalid> {
+    text("user", &grouping.user, TEXT_BYTES_MAX)?;
+    text("role", &grouping.role, TEXT_BYTES_MAX)
+}
+
+pub(crate) fn key_id(kid: &str) -> Result<(), Invalid> {
+    text("kid", kid, TEXT_BYTES_MAX)
+}
+
+fn text(field: &'static str, text: &str, limit: usize) -> Result<(), Invalid> {
+    if text.is_empty() {
+        return Err(Invalid::Empty { field });
+    }
+    if text.len() > limit {
+        return Err(Invalid::TooLong {
+            field,
+            found: text.len(),
+            limit,
+        });
+    }
+    if text.chars().any(char::is_control) {
+        return Err(Invalid::ControlCharacter { field });
+    }
+    Ok(())
+}
+
+fn replication(factor: u32) -> Result<(), Invalid> {
+    range(
+        "replication_factor",
+        factor.into(),
+        1,
+        REPLICATION_FACTOR_MAX.into(),
+    )
+}
+
+fn retention(retention: &Retention) -> Result<(), Invalid> {
+    for (field, bound) in [
+        ("max_age_seconds", retention.max_age_seconds),
+        ("max_size_bytes", retention.max_size_bytes),
+    ] {
+        if bound == Some(0) {
+            return Err(Invalid::ZeroBound { field });
+        }
+    }
+    Ok(())
+}
+
+fn record_bytes(bytes: u32) -> Result<(), Invalid> {
+    range(
+        "max_record_bytes",
+        bytes.into(),
+        RECORD_BYTES_MIN as u64,
+        RECORD_BYTES_MAX as u64,
+    )
+}
+
+fn range(field: &'static str, found: u64, from: u64, to: u64) -> Result<(), Invalid> {
+    if (from..=to).contains(&found) {
+        return Ok(());
+    }
+    Err(Invalid::OutOfRange {
+        field,
+        found,
+        from,
+        to,
+    })
+}

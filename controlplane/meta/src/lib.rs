@@ -1,0 +1,35 @@
+//! The catalogue: which tenants, namespaces, streams, caches, keys and rules exist.
+//!
+//! It is a fold over a log of events. [`Catalogue::decide`] says what a command would change and may refuse;
+//! [`Catalogue::apply`] makes a change that was decided and cannot. The control plane and every broker run the same
+//! `apply` over the same events, so there is one catalogue and no second opinion about it.
+//!
+//! What never lives here: private keys (they are kept beside the ledger, see the server's `vault`), permissions (those
+//! are decided before a command gets here), sockets, files and clocks.
+//!
+//! Begin with [`Catalogue`], then [`Command`] and [`Event`]; [`record`] has the JSON of everything that is stored, and
+//! [`http`] the bodies that only the API and its clients speak.
+
+mod catalogue;
+mod change;
+mod check;
+mod command;
+mod decide;
+mod event;
+pub mod http;
+pub mod limits;
+mod lookup;
+pub mod record;
+
+pub use catalogue::{Catalogue, NamespaceEntry, Revision, Sequences, TenantEntry};
+pub use change::{Change, Changed, Op, changes};
+pub use check::Invalid;
+pub use command::Command;
+pub use decide::{Conflict, Decision, Refused};
+pub use event::{ENTRY_VERSION, Entry, EntryRefused, Event};
+pub use lookup::{Kind, Missing};
+pub use record::{
+    CachePatch, CacheRecord, CacheSpec, Cleanup, Consistency, Delivery, Grouping, NamespaceRecord,
+    NamespaceSpec, Overflow, Policy, Retention, StreamKind, StreamPatch, StreamRecord, StreamSpec,
+    SyncMode, TenantRecord, VerifyingKey,
+};

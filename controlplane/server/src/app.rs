@@ -1,0 +1,52 @@
+//! What every handler may use.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::authority::Authority;
+use crate::config::Config;
+use crate::stats::Stats;
+
+/// Shared by all listeners of one control plane.
+#[derive(Clone, Debug)]
+pub(crate) struct App {
+    pub(crate) authority: Authority,
+    pub(crate) config: Arc<Config>,
+    pub(crate) stats: Arc<Stats>,
+    /// Set when the end begins; held requests are answered at once then.
+    pub(crate) stopping: CancellationToken,
+    draining: Arc<AtomicBool>,
+}
+
+impl App {
+    pub(crate) fn new(authority: Authority, config: Config) -> Self {
+        Self {
+            authority,
+            config: Arc::new(config),
+            stats: Arc::default(),
+            stopping: CancellationToken::new(),
+            draining: Arc::default(),
+        }
+    }
+
+    /// Lets go of everything else.
+    pub(crate) fn into_authority(self) -> Authority {
+        self.authority
+    }
+
+    /// Whether to send callers here.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.authority.is_healthy() && !self.is_draining()
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Marks this control plane as going away, while it still serves.
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+}

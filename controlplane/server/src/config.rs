@@ -1,0 +1,344 @@
+//! What an operator can decide about a control plane.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use felix_model::ClusterId;
+use figment::Figment;
+use figment::providers::{Env, Format, Serialized, Toml};
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::limits::TOKEN_SECONDS;
+
+/// Everything an operator can decide about a control plane. Later wins: defaults, the file, the environment, flags.
+///
+/// In the environment a key is `FELIX_CONTROLPLANE_` and its name in capitals; the names the field knows are accepted
+/// too (`FELIX_BOOTSTRAP_*`, `FELIX_REGION_ID`, `FELIX_EXCHANGE_TOKEN_TTL_SECONDS`, `FELIX_SHUTDOWN_PREDRAIN_MS`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where the ledger and the private keys live. Only this process's user may read it.
+    pub data_dir: PathBuf,
+    /// The cluster this control plane belongs to. A data directory of another one is refused.
+    pub cluster_id: ClusterId,
+    /// Where the API listens (HTTP).
+    pub bind: SocketAddr,
+    /// Where `/ready`, `/live` and `/metrics` listen, without authentication. Keep it private.
+    pub metrics_bind: SocketAddr,
+    /// Lets the API listen on an address that other machines reach although it is not encrypted. Turn it on only behind
+    /// something that encrypts: tokens cross this wire.
+    pub allow_plain_http: bool,
+    /// The region that is reported to clients.
+    pub region_id: String,
+    /// Serves the bootstrap listener, which makes tenants.
+    pub bootstrap_enabled: bool,
+    /// Where the bootstrap listener listens.
+    pub bootstrap_bind_addr: SocketAddr,
+    /// What callers of the bootstrap listener must present.
+    pub bootstrap_token: Secret,
+    /// A file that holds it instead.
+    pub bootstrap_token_file: Option<PathBuf>,
+    /// What they may present as well while it is being changed.
+    pub bootstrap_token_previous: Secret,
+    /// Lets the bootstrap listener hand out tokens without an identity provider. For development.
+    pub bootstrap_dev_tokens: bool,
+    /// Life of a token in seconds.
+    pub exchange_token_ttl_seconds: u64,
+    /// How long to go on serving, marked not ready, before connections are closed at a shutdown, in ms. Raise it when
+    /// balancers notice late.
+    pub shutdown_predrain_ms: u64,
+    /// How logs are written: `text`, `json`, or `auto`, which is text on a terminal.
+    pub log_format: LogFormat,
+}
+
+/// How logs are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// Text on a terminal, JSON otherwise.
+    #[default]
+    Auto,
+    /// Text.
+    Text,
+    /// JSON.
+    Json,
+}
+
+/// A text that is never shown.
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(pub String);
+
+impl Secret {
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(if self.is_empty() {
+            "Secret(none)"
+        } else {
+            "Secret(..)"
+        })
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_str(if self.is_empty() { "" } else { "(redacted)" })
+    }
+}
+
+#[expect(clippy::expect_used, reason = "a literal that the tests read too")]
+fn default_cluster() -> ClusterId {
+    ClusterId::new("felix").expect("a valid name")
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            data_dir: PathBuf::from("/var/lib/felix-controlplane"),
+            cluster_id: default_cluster(),
+            bind: loopback(8443),
+            metrics_bind: loopback(8080),
+            allow_plain_http: false,
+            region_id: "local".into(),
+            bootstrap_enabled: false,
+            bootstrap_bind_addr: loopback(9095),
+            bootstrap_token: Secret::default(),
+            bootstrap_token_file: None,
+            bootstrap_token_previous: Secret::default(),
+            bootstrap_dev_tokens: false,
+            exchange_token_ttl_seconds: TOKEN_SECONDS,
+            shutdown_predrain_ms: 5000,
+            log_format: LogFormat::Auto,
+        }
+    }
+}
+
+const fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), port)
+}
+
+/// Why a configuration is not used. The process does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigRefused {
+    /// The file cannot be read.
+    #[error("{}: {detail}", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// What happened.
+        detail: String,
+    },
+    /// A line of the file is not understood.
+    #[error("{}: {detail}", file.display())]
+    Line {
+        /// The file.
+        file: PathBuf,
+        /// The line and what is wrong with it.
+        detail: String,
+    },
+    /// A value from the environment or the flags is not understood.
+    #[error("{0}")]
+    Value(String),
+    /// Values do not go together.
+    #[error("{0}")]
+    Contradiction(String),
+}
+
+/// Variables with our prefix that are meant for others, namely for who connects to a control plane.
+const FOREIGN: &[&str] = &[
+    "url",
+    "ca",
+    "token",
+    "token_file",
+    "sync_interval_ms",
+    "config",
+];
+
+/// Variables without our prefix that the field knows, and that mean our keys.
+const KNOWN: &[&str] = &[
+    "bootstrap_enabled",
+    "bootstrap_bind_addr",
+    "bootstrap_token",
+    "bootstrap_token_file",
+    "bootstrap_token_previous",
+    "bootstrap_dev_tokens",
+    "region_id",
+    "exchange_token_ttl_seconds",
+    "shutdown_predrain_ms",
+];
+
+impl Config {
+    /// Reads defaults, then the file if one is given, then the environment, then `flags` (an object of the same keys).
+    ///
+    /// # Errors
+    /// [`ConfigRefused`], naming the line of the file or the variable.
+    pub fn load(file: Option<&Path>, flags: &impl Serialize) -> Result<Self, ConfigRefused> {
+        let mut figment = Figment::from(Serialized::defaults(Self::default()));
+        if let Some(file) = file {
+            let text =
+                std::fs::read_to_string(file).map_err(|error| ConfigRefused::Unreadable {
+                    file: file.to_owned(),
+                    detail: error.to_string(),
+                })?;
+            // Read once by itself, because this reader knows lines.
+            toml::from_str::<Self>(&text).map_err(|error| ConfigRefused::Line {
+                file: file.to_owned(),
+                detail: error.to_string(),
+            })?;
+            figment = figment.merge(Toml::string(&text));
+        }
+        let known = Env::prefixed("FELIX_").only(KNOWN);
+        let ours = Env::prefixed("FELIX_CONTROLPLANE_").ignore(FOREIGN);
+        let mut config: Self = figment
+            .merge(known)
+            .merge(ours)
+            .merge(Serialized::globals(flags))
+            .extract()
+            .map_err(|error| ConfigRefused::Value(error.to_string()))?;
+        config.read_token_file()?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// The configuration as it is in effect, in the form of a file, without secrets.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        toml::to_string_pretty(self).unwrap_or_default()
+    }
+
+    fn read_token_file(&mut self) -> Result<(), ConfigRefused> {
+        let Some(file) = &self.bootstrap_token_file else {
+            return Ok(());
+        };
+        let text = std::fs::read_to_string(file).map_err(|error| ConfigRefused::Unreadable {
+            file: file.clone(),
+            detail: error.to_string(),
+        })?;
+        self.bootstrap_token = Secret(text.trim().to_owned());
+        Ok(())
+    }
+
+    /// Checks that the values go together.
+    ///
+    /// # Errors
+    /// [`ConfigRefused::Contradiction`].
+    pub fn check(&self) -> Result<(), ConfigRefused> {
+        let contradiction = |text: &str| Err(ConfigRefused::Contradiction(text.to_owned()));
+        if !self.bind.ip().is_loopback() && !self.allow_plain_http {
+            return Err(ConfigRefused::Contradiction(format!(
+                "bind = {} is reachable from other machines and the API is not encrypted; set \
+                 allow_plain_http = true if something in front of it encrypts",
+                self.bind
+            )));
+        }
+        if self.bootstrap_enabled && self.bootstrap_token.is_empty() {
+            return contradiction(
+                "bootstrap_enabled needs bootstrap_token_file (or bootstrap_token); \
+                 bootstrap_token_previous alone is not enough",
+            );
+        }
+        if self.bootstrap_dev_tokens && !self.bootstrap_enabled {
+            return contradiction("bootstrap_dev_tokens needs bootstrap_enabled");
+        }
+        if self.bootstrap_dev_tokens && !self.bootstrap_bind_addr.ip().is_loopback() {
+            return contradiction(
+                "bootstrap_dev_tokens hands out tokens to whoever asks, so bootstrap_bind_addr \
+                 must be a loopback address",
+            );
+        }
+        if !(1..=86_400).contains(&self.exchange_token_ttl_seconds) {
+            return contradiction("exchange_token_ttl_seconds must be from 1 to 86400");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_key_is_refused_with_its_line() {
+        let refused = load("region_id = \"eu\"\nbnid = \"127.0.0.1:1\"\n")
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains("line 2"), "{refused}");
+        assert!(refused.contains("bnid"), "{refused}");
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_kind_is_refused_with_its_line() {
+        let refused = load("\n\nshutdown_predrain_ms = \"soon\"\n")
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains("line 3"), "{refused}");
+    }
+
+    #[test]
+    fn flags_win_over_the_file_and_the_file_over_the_defaults() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config.toml");
+        std::fs::write(&file, "region_id = \"file\"\nshutdown_predrain_ms = 7\n").unwrap();
+        let flags = serde_json::json!({ "region_id": "flag" });
+        let config = Config::load(Some(&file), &flags).unwrap();
+        assert_eq!(config.region_id, "flag");
+        assert_eq!(config.shutdown_predrain_ms, 7);
+        assert_eq!(config.bind, Config::default().bind);
+    }
+
+    #[test]
+    fn the_printed_configuration_reads_back_and_shows_no_secret() {
+        let mut config = Config::default();
+        config.bootstrap_token = Secret("hush".into());
+        let printed = config.to_toml();
+        assert!(!printed.contains("hush"));
+        assert!(toml::from_str::<Config>(&printed).is_ok(), "{printed}");
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        for text in [
+            "bind = \"0.0.0.0:8443\"",
+            "bootstrap_enabled = true",
+            "bootstrap_enabled = true\nbootstrap_token_previous = \"x\"",
+            "bootstrap_dev_tokens = true",
+            "bootstrap_enabled = true\nbootstrap_token = \"x\"\nbootstrap_dev_tokens = true\n\
+             bootstrap_bind_addr = \"0.0.0.0:9095\"",
+            "exchange_token_ttl_seconds = 0",
+        ] {
+            let refused = load(text);
+            assert!(
+                matches!(refused, Err(ConfigRefused::Contradiction(_))),
+                "{text}"
+            );
+        }
+        assert!(load("bind = \"0.0.0.0:8443\"\nallow_plain_http = true").is_ok());
+    }
+
+    #[test]
+    fn a_bootstrap_token_can_come_from_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let token = dir.path().join("token");
+        std::fs::write(&token, "s3cret\n").unwrap();
+        let text = format!("bootstrap_enabled = true\nbootstrap_token_file = {token:?}");
+        assert_eq!(
+            load(&text).unwrap().bootstrap_token,
+            Secret("s3cret".into())
+        );
+    }
+
+    fn load(text: &str) -> Result<Config, ConfigRefused> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config.toml");
+        std::fs::write(&file, text).unwrap();
+        Config::load(Some(&file), &serde_json::json!({}))
+    }
+}

@@ -1,0 +1,42 @@
+//! Reading bodies and names after the caller is known.
+
+use std::str::FromStr;
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
+use axum::http::StatusCode;
+use felix_model::BadName;
+use serde::de::DeserializeOwned;
+
+use super::error::Refusal;
+
+/// The bytes of a body. They are read as JSON only by [`Raw::read`], so that a stranger's nonsense is refused for being
+/// a stranger's.
+pub(crate) struct Raw(Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for Raw {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+        Bytes::from_request(request, state)
+            .await
+            .map(Self)
+            .map_err(|rejection| match rejection.status() {
+                StatusCode::PAYLOAD_TOO_LARGE => Refusal::too_large(rejection.body_text()),
+                _ => Refusal::invalid(rejection.body_text()),
+            })
+    }
+}
+
+impl Raw {
+    /// Reads the body as JSON.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
+        serde_json::from_slice(&self.0).map_err(|error| Refusal::invalid(error.to_string()))
+    }
+}
+
+/// A name from the path.
+pub(crate) fn name<T: FromStr<Err = BadName>>(field: &str, text: &str) -> Result<T, Refusal> {
+    text.parse()
+        .map_err(|error| Refusal::invalid(format!("`{field}`: {error}")))
+}

@@ -1,0 +1,29 @@
+//! The HTTP surface.
+//!
+//! Every handler has the same four steps: who asks (401), may he (403), what does he say (400), and only then what is
+//! there (404, 409). So an answer never tells a stranger what exists.
+
+mod body;
+mod bootstrap;
+mod caches;
+mod caller;
+mod error;
+mod feeds;
+mod keys;
+mod namespaces;
+mod openapi;
+mod page;
+mod rbac;
+mod resources;
+mod routes;
+mod status;
+mod streams;
+mod system;
+mod tenants;
+mod tokens;
+
+pub(crate) use bootstrap::router as bootstrap_router;
+pub(crate) use error::Refusal;
+pub(crate) use routes::router as api_router;
+pub(crate) use status::router as status_router;
+pub(crate) use tokens::{dev_token, initialize};

@@ -1,0 +1,188 @@
+//! A ledger on the disk of this machine.
+//!
+//! ```text
+//!   <data_dir>/ledger/00000000000000000000.log    a log of felix-journal; revision r is the record at offset r - 1
+//!   <data_dir>/ledger.snapshot                    the revision in decimal, a line end, the state; replaced as a whole
+//! ```
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use felix_journal::{
+    AppendFailed, DataDir, Disk, DiskError, Log, LogOptions, LogReader, OpenRefused, durable,
+};
+use felix_meta::Revision;
+use felix_model::batch::BuildRefused;
+use felix_model::{BatchBuilder, BatchOptions, Generation, Offset, Records, patch};
+
+use super::{AppendRefused, Ledger, ReadFailed};
+
+/// Why the ledger could not be opened. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenFailed {
+    /// The log is damaged, or cannot be read.
+    #[error("the ledger cannot be opened: {0}")]
+    Log(#[from] OpenRefused),
+    /// The disk failed beside the log.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+}
+
+/// A log of felix-journal that is synced before an append returns.
+#[derive(Debug)]
+pub struct DiskLedger {
+    disk: Arc<dyn Disk>,
+    log: Log,
+    reader: LogReader,
+    generation: Generation,
+    snapshot_file: PathBuf,
+    /// What broke it. The log's end may then be ahead of what was answered.
+    failed: Option<String>,
+    /// Last, so that the directory is free for others only when the log is closed.
+    _dir: DataDir,
+}
+
+impl DiskLedger {
+    /// Opens the ledger of a data directory, creating it when missing.
+    ///
+    /// # Errors
+    /// [`OpenFailed`].
+    pub fn open(disk: Arc<dyn Disk>, data_dir: DataDir) -> Result<Self, OpenFailed> {
+        let dir = data_dir.root().join("ledger");
+        // Every record is checked at every start: the ledger is small, and all else hangs on it.
+        let options = LogOptions {
+            verify_bytes: u64::MAX,
+            ..LogOptions::default()
+        };
+        let (log, recovered) = Log::open(Arc::clone(&disk), &dir, options)?;
+        if recovered.truncated_bytes > 0 {
+            tracing::warn!(
+                bytes = recovered.truncated_bytes,
+                "cut a torn tail off the ledger"
+            );
+        }
+        let generation = match recovered.clean {
+            true => recovered.last_generation,
+            // Offsets past the end may have been used for records that were never answered.
+            false => recovered
+                .last_generation
+                .next()
+                .unwrap_or(recovered.last_generation),
+        };
+        Ok(Self {
+            reader: log.reader(),
+            log,
+            generation,
+            snapshot_file: data_dir.root().join("ledger.snapshot"),
+            disk,
+            failed: None,
+            _dir: data_dir,
+        })
+    }
+
+    fn fail(&mut self, why: impl ToString) -> AppendRefused {
+        let why = why.to_string();
+        self.failed = Some(why.clone());
+        AppendRefused::Failed(why)
+    }
+}
+
+impl Ledger for DiskLedger {
+    fn revision(&self) -> Revision {
+        Revision(self.log.end().0)
+    }
+
+    fn append(&mut self, expected: Revision, records: &[Bytes]) -> Result<(), AppendRefused> {
+        if let Some(why) = &self.failed {
+            return Err(AppendRefused::Failed(why.clone()));
+        }
+        let found = self.revision();
+        if expected != found {
+            return Err(AppendRefused::Raced { expected, found });
+        }
+        if records.is_empty() {
+            return Ok(());
+        }
+        let batch = batch_of(records, Offset(found.0), self.generation)
+            .map_err(|error| AppendRefused::Unfit(error.to_string()))?;
+        match self.log.append(&[batch]) {
+            Ok(()) => {}
+            Err(AppendFailed::Full) => return Err(AppendRefused::Full),
+            Err(error) => return Err(self.fail(error)),
+        }
+        match self.log.sync() {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.fail(error)),
+        }
+    }
+
+    fn read_after(&self, after: Revision, bytes_max: usize) -> Result<Vec<Bytes>, ReadFailed> {
+        let from = Offset(after.0);
+        let page = self
+            .reader
+            .read(from, bytes_max, self.log.end())
+            .map_err(|error| ReadFailed(error.to_string()))?;
+        let mut found = Vec::new();
+        for batch in &page.batches {
+            let records = Records::new(batch).map_err(|error| ReadFailed(error.to_string()))?;
+            for record in records {
+                let record = record.map_err(|error| ReadFailed(error.to_string()))?;
+                if record.offset >= from {
+                    found.push(record.value.unwrap_or_default());
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn keep_snapshot(&mut self, at: Revision, state: &[u8]) -> Result<(), ReadFailed> {
+        let mut bytes = format!("{at}\n").into_bytes();
+        bytes.extend_from_slice(state);
+        durable::replace(&*self.disk, &self.snapshot_file, &bytes)
+            .map_err(|error| ReadFailed(error.to_string()))
+    }
+
+    fn close(self: Box<Self>) {
+        let Self { log, reader, .. } = *self;
+        drop(reader);
+        if let Err(error) = log.close() {
+            tracing::warn!(%error, "the ledger was not closed in order");
+        }
+    }
+
+    fn snapshot(&self) -> Result<Option<(Revision, Vec<u8>)>, ReadFailed> {
+        let found = durable::read(&*self.disk, &self.snapshot_file)
+            .map_err(|error| ReadFailed(error.to_string()))?;
+        let Some(bytes) = found else { return Ok(None) };
+        let malformed = || ReadFailed(format!("{} is no snapshot", self.snapshot_file.display()));
+        let end = bytes
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .ok_or_else(malformed)?;
+        let (head, state) = bytes.split_at_checked(end).ok_or_else(malformed)?;
+        let revision = str::from_utf8(head)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(malformed)?;
+        Ok(Some((
+            Revision(revision),
+            state.get(1..).unwrap_or_default().to_vec(),
+        )))
+    }
+}
+
+/// One batch for all records of an append, so that they are there together or not at all.
+fn batch_of(
+    records: &[Bytes],
+    base: Offset,
+    generation: Generation,
+) -> Result<Bytes, BuildRefused> {
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    for record in records {
+        builder.push(0, None, Some(record), &[])?;
+    }
+    let mut batch = builder.finish()?;
+    patch(&mut batch, base, generation);
+    Ok(batch.freeze())
+}

@@ -1,0 +1,26 @@
+//! The control plane: the one writer of the catalogue, and its HTTP surface.
+//!
+//! Above is axum ([`ControlPlane`] serves the API, the bootstrap listener and the probes), below is a ledger of events
+//! ([`ledger`]), and between them the [`Authority`], which decides commands one after the other and shows nothing that
+//! is not durable.
+//!
+//! What never lives here: rules of the catalogue (they are `felix-meta`'s), what a token means (`felix-auth`'s), and
+//! any data of a stream: publishes never pass this process.
+//!
+//! Begin with [`ControlPlane::start`], then `authority.rs` for the life of a change, then `http/routes.rs` for who
+//! answers what.
+
+mod app;
+mod authority;
+mod config;
+mod history;
+mod http;
+pub mod ledger;
+pub mod limits;
+mod server;
+mod stats;
+mod vault;
+
+pub use authority::{Authority, StartFailed, WriteFailed};
+pub use config::{Config, ConfigRefused, LogFormat, Secret};
+pub use server::{Addresses, CallRefused, ControlPlane, RunFailed};

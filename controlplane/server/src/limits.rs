@@ -1,0 +1,54 @@
+//! Bounds of the control plane, each with its reason.
+
+use std::time::Duration;
+
+/// Commands waiting for the ledger. More are told `busy`: each costs memory and would wait longer than its caller.
+pub const COMMANDS_WAITING_MAX: usize = 1024;
+
+/// Commands that share one flush of the disk. The flush dominates; beyond this its share is nothing.
+pub const COMMANDS_PER_FLUSH: usize = 256;
+
+/// Bytes of records that share one flush, which bounds what one ledger batch takes.
+pub const FLUSH_BYTES: usize = 4 * 1024 * 1024;
+
+/// Bytes of records read from the ledger at a time while starting.
+pub const REPLAY_BYTES: usize = 4 * 1024 * 1024;
+
+/// Entries after which a start writes a snapshot, so that the next one need not read them again.
+pub const SNAPSHOT_ENTRIES: u64 = 10_000;
+
+/// Entries kept in memory for followers. One who is further behind takes a snapshot.
+pub const HISTORY_ENTRIES: usize = 10_000;
+
+/// Bytes of entries kept in memory for followers; entries of large batches count for what they are.
+pub const HISTORY_BYTES: usize = 64 * 1024 * 1024;
+
+/// Rows kept of each published feed, as in the field.
+pub const FEED_ROWS: usize = 10_000;
+
+/// Rows of a published feed, or entries of the catalogue's, in one answer.
+pub const CHANGES_PER_ANSWER: usize = 1000;
+
+/// Bytes of entries in one answer of the catalogue's feed.
+pub const CHANGES_BYTES_PER_ANSWER: usize = 4 * 1024 * 1024;
+
+/// Longest time a request for changes is held. Proxies cut idle requests at 30 s.
+pub const CHANGES_WAIT_MAX: Duration = Duration::from_secs(25);
+
+/// Bytes of a request body. The largest is a batch of 256 streams with long names.
+pub const BODY_BYTES_MAX: usize = 1024 * 1024;
+
+/// Items in a page unless the caller says otherwise, and the most he may ask for.
+pub const PAGE_ITEMS: (usize, usize) = (1000, 10_000);
+
+/// Life of a token unless the caller says otherwise, in seconds.
+pub const TOKEN_SECONDS: u64 = 900;
+
+/// Longest life of a development token, in seconds.
+pub const DEV_TOKEN_SECONDS_MAX: u64 = 30 * 24 * 3600;
+
+/// Development tokens that live longer than this are good only on connections from the same machine.
+pub const DEV_TOKEN_SECONDS_ANYWHERE: u64 = 3600;
+
+/// How long requests under way may take to end at a shutdown.
+pub const DRAIN_TIME: Duration = Duration::from_secs(25);

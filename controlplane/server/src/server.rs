@@ -1,0 +1,300 @@
+//! The life of a control plane: open, listen, serve, drain.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use felix_journal::{DataDir, DataDirRefused, RealDisk};
+use felix_meta::http::{DevTokenSpec, InitializeAnswer, InitializeSpec, TokenAnswer};
+use felix_model::{ClusterId, NodeId, TenantId};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use crate::app::App;
+use crate::authority::{Authority, StartFailed};
+use crate::config::{Config, ConfigRefused};
+use crate::http;
+use crate::ledger::{DiskLedger, Ledger, MemoryLedger, OpenFailed};
+use crate::limits::DRAIN_TIME;
+
+/// The node id in a control plane's data directory. There is one control plane in a cluster, and a broker's directory
+/// must not be taken for its.
+const NODE: &str = "controlplane";
+
+/// Why a control plane did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum RunFailed {
+    /// The configuration does not fit together.
+    #[error(transparent)]
+    Config(#[from] ConfigRefused),
+    /// The data directory cannot be used.
+    #[error("data directory {dir}: {detail}")]
+    DataDir {
+        /// The directory.
+        dir: String,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The data directory is somebody else's, or in use.
+    #[error(transparent)]
+    Refused(#[from] DataDirRefused),
+    /// The ledger cannot be opened.
+    #[error(transparent)]
+    Ledger(#[from] OpenFailed),
+    /// The ledger cannot be read.
+    #[error(transparent)]
+    State(#[from] StartFailed),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address} for {what}: {detail}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What for.
+        what: &'static str,
+        /// What happened.
+        detail: String,
+    },
+}
+
+/// Where a control plane listens, with the ports that were really taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    /// The API.
+    pub api: SocketAddr,
+    /// Probes and metrics.
+    pub metrics: SocketAddr,
+    /// The bootstrap listener, if it is enabled.
+    pub bootstrap: Option<SocketAddr>,
+}
+
+/// A refusal of a call from inside the process, as an HTTP caller would be told it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message} ({code})")]
+pub struct CallRefused {
+    /// The code of the error body.
+    pub code: &'static str,
+    /// The message of the error body.
+    pub message: String,
+}
+
+impl From<http::Refusal> for CallRefused {
+    fn from(refusal: http::Refusal) -> Self {
+        Self {
+            code: refusal.code,
+            message: refusal.message,
+        }
+    }
+}
+
+/// A control plane that serves. Dropping it stops it at once; [`ControlPlane::shutdown`] stops it in order.
+#[derive(Debug)]
+pub struct ControlPlane {
+    app: App,
+    addresses: Addresses,
+    listeners: JoinSet<()>,
+}
+
+impl ControlPlane {
+    /// Opens the data directory and serves on the configured addresses. Port 0 takes a free one.
+    ///
+    /// # Errors
+    /// [`RunFailed`]; nothing runs on then.
+    pub async fn start(config: Config) -> Result<Self, RunFailed> {
+        config.check()?;
+        private_dir(&config.data_dir)?;
+        let (dir, cluster) = (config.data_dir.clone(), config.cluster_id.clone());
+        // Opening checks the whole ledger, which is too much to do on a runtime thread.
+        let authority = tokio::task::spawn_blocking(move || open(&dir, &cluster))
+            .await
+            .map_err(|error| {
+                let detail = error.to_string();
+                RunFailed::DataDir {
+                    dir: config.data_dir.display().to_string(),
+                    detail,
+                }
+            })??;
+        Self::serve(config, authority).await
+    }
+
+    /// As [`ControlPlane::start`], but keeps nothing: everything is forgotten when it ends, and `data_dir` is not used.
+    ///
+    /// # Errors
+    /// [`RunFailed`]; nothing runs on then.
+    pub async fn start_ephemeral(config: Config) -> Result<Self, RunFailed> {
+        config.check()?;
+        let authority = Authority::start(Box::new(MemoryLedger::new()))?;
+        Self::serve(config, authority).await
+    }
+
+    async fn serve(config: Config, authority: Authority) -> Result<Self, RunFailed> {
+        let app = App::new(authority, config);
+        let api = listen(app.config.bind, "the API").await?;
+        let metrics = listen(app.config.metrics_bind, "metrics").await?;
+        let bootstrap = match app.config.bootstrap_enabled {
+            true => Some(listen(app.config.bootstrap_bind_addr, "bootstrap").await?),
+            false => None,
+        };
+        let addresses = Addresses {
+            api: api.1,
+            metrics: metrics.1,
+            bootstrap: bootstrap.as_ref().map(|(_, address)| *address),
+        };
+        if !api.1.ip().is_loopback() {
+            tracing::warn!(address = %api.1, "the API is not encrypted and other machines reach it");
+        }
+        let mut listeners = JoinSet::new();
+        listeners.spawn(run(api.0, http::api_router(app.clone()), app.clone()));
+        listeners.spawn(run(
+            metrics.0,
+            http::status_router(app.clone()),
+            app.clone(),
+        ));
+        if let Some((listener, _)) = bootstrap {
+            listeners.spawn(run(
+                listener,
+                http::bootstrap_router(app.clone()),
+                app.clone(),
+            ));
+        }
+        tracing::info!(
+            api = %addresses.api,
+            metrics = %addresses.metrics,
+            bootstrap = addresses.bootstrap.map(tracing::field::display),
+            "serving"
+        );
+        Ok(Self {
+            app,
+            addresses,
+            listeners,
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn addresses(&self) -> Addresses {
+        self.addresses
+    }
+
+    /// The catalogue and its writer, for who runs in the same process.
+    #[must_use]
+    pub const fn authority(&self) -> &Authority {
+        &self.app.authority
+    }
+
+    /// Gives a tenant its first key and administrators, as the bootstrap listener would.
+    ///
+    /// # Errors
+    /// [`CallRefused`]; code `already_initialized` when it was done before.
+    pub async fn initialize(
+        &self,
+        tenant: &TenantId,
+        spec: InitializeSpec,
+    ) -> Result<InitializeAnswer, CallRefused> {
+        Ok(http::initialize(&self.app, tenant, spec).await?)
+    }
+
+    /// Mints a token, as the bootstrap listener would with `bootstrap_dev_tokens`.
+    ///
+    /// # Errors
+    /// [`CallRefused`].
+    pub fn dev_token(
+        &self,
+        tenant: &TenantId,
+        spec: &DevTokenSpec,
+    ) -> Result<TokenAnswer, CallRefused> {
+        Ok(http::dev_token(&self.app, tenant, spec)?)
+    }
+
+    /// Marks it as not ready while it goes on serving, so that callers go elsewhere.
+    pub fn drain(&self) {
+        self.app.drain();
+    }
+
+    /// Stops in order: held requests are answered, requests under way end, at most 25 s are given to them.
+    pub async fn shutdown(self) {
+        self.app.drain();
+        self.app.stopping.cancel();
+        let Self {
+            app, mut listeners, ..
+        } = self;
+        let ended = async {
+            while listeners.join_next().await.is_some() {}
+            app.into_authority().ended().await;
+        };
+        if tokio::time::timeout(DRAIN_TIME, ended).await.is_err() {
+            tracing::warn!("requests were cut off at shutdown");
+        }
+    }
+
+    /// Serves until `signal` completes, then drains and stops. A second `signal` skips the wait for callers to notice.
+    pub async fn run_until<F: Future<Output = ()>>(self, mut signal: impl FnMut() -> F) {
+        signal().await;
+        self.drain();
+        let predrain = Duration::from_millis(self.app.config.shutdown_predrain_ms);
+        tracing::info!(ms = self.app.config.shutdown_predrain_ms, "draining");
+        tokio::select! {
+            () = tokio::time::sleep(predrain) => {}
+            () = signal() => {}
+        }
+        self.shutdown().await;
+        tracing::info!("stopped");
+    }
+}
+
+fn open(data_dir: &Path, cluster: &ClusterId) -> Result<Authority, RunFailed> {
+    let node = NodeId::new(NODE).map_err(|error| RunFailed::DataDir {
+        dir: data_dir.display().to_string(),
+        detail: error.to_string(),
+    })?;
+    let dir = DataDir::open(&RealDisk, data_dir, cluster, &node)?;
+    let ledger: Box<dyn Ledger> = Box::new(DiskLedger::open(Arc::new(RealDisk), dir)?);
+    Ok(Authority::start(ledger)?)
+}
+
+/// Makes the directory, and makes sure that nobody else can read it: private keys are in there.
+fn private_dir(dir: &Path) -> Result<(), RunFailed> {
+    let failed = |error: std::io::Error| RunFailed::DataDir {
+        dir: dir.display().to_string(),
+        detail: error.to_string(),
+    };
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(failed)?;
+    let mut permissions = std::fs::metadata(dir).map_err(failed)?.permissions();
+    if permissions.mode() & 0o077 != 0 {
+        permissions.set_mode(0o700);
+        std::fs::set_permissions(dir, permissions).map_err(failed)?;
+    }
+    Ok(())
+}
+
+async fn listen(
+    address: SocketAddr,
+    what: &'static str,
+) -> Result<(TcpListener, SocketAddr), RunFailed> {
+    let failed = |error: std::io::Error| RunFailed::Listen {
+        address,
+        what,
+        detail: error.to_string(),
+    };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let taken = listener.local_addr().map_err(failed)?;
+    Ok((listener, taken))
+}
+
+async fn run(listener: TcpListener, router: Router, app: App) {
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
+    let stop = app.stopping.clone();
+    let served = axum::serve(listener, service)
+        .with_graceful_shutdown(async move { stop.cancelled().await })
+        .await;
+    if let Err(error) = served {
+        tracing::error!(%error, "a listener ended");
+    }
+}

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Lets Kafka's own DumpLogSegments read segments that our journal wrote, and compares every batch and record.
+
+Needs Java 17, Maven (which fetches Kafka's jars once, into its own repository) and cargo. Exits with 0 when Kafka and
+our inspection agree on every offset, count, size, position, time, checksum, key, value and header, and when Kafka finds
+nothing wrong with our indexes.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "felix" / "kafka"
+
+BATCH = re.compile(
+    r"^baseOffset: (?P<base>\d+) lastOffset: (?P<last>\d+) count: (?P<count>\d+) .*?partitionLeaderEpoch: (?P<epoch>\d+)"
+    r".*? position: (?P<position>\d+) CreateTime: (?P<time>-?\d+) size: (?P<size>\d+) magic: (?P<magic>\d+)"
+    r" compresscodec: (?P<codec>\w+) crc: \d+ isvalid: (?P<valid>\w+)"
+)
+RECORD = re.compile(
+    r"^\| offset: (?P<offset>\d+) CreateTime: (?P<time>-?\d+) keySize: (?P<key_size>-?\d+) valueSize: (?P<value_size>-?\d+)"
+    r" sequence: -?\d+ headerKeys: \[(?P<headers>[^\]]*)\](?: key: (?P<key>\S*))?(?: payload: (?P<value>.*))?$"
+)
+
+
+def class_path():
+    """Where Kafka's jars are; asked of Maven again only when the pom has changed."""
+    pom = HERE / "pom.xml"
+    name = CACHE / f"classpath-{hashlib.sha256(pom.read_bytes()).hexdigest()[:16]}"
+    if not name.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        unfinished = name.with_suffix(".tmp")
+        subprocess.run(
+            ["mvn", "-q", "-B", "-f", str(pom), f"-Dmdep.outputFile={unfinished}", "dependency:build-classpath"],
+            check=True,
+        )
+        unfinished.rename(name)
+    return name.read_text().strip()
+
+
+def write_segments(directory):
+    """Our own view of what we wrote: every record, and the inspection of the files."""
+    command = ["cargo", "run", "--quiet", "-p", "felix-journal", "--example", "kafka_segments", "--", str(directory)]
+    written = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(written.stdout)
+
+
+def dump(jars, files, *arguments):
+    """What Kafka's tool prints about these files."""
+    command = ["java", "-cp", jars, "kafka.tools.DumpLogSegments", *arguments, "--files", ",".join(map(str, files))]
+    dumped = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if dumped.returncode != 0:
+        sys.exit(f"FAILED: Kafka's tool: {dumped.stderr}")
+    return dumped.stdout.splitlines()
+
+
+def expect(what, found, wanted):
+    if found != wanted:
+        sys.exit(f"FAILED: {what}: Kafka says {found!r}, we say {wanted!r}")
+
+
+def read(lines):
+    """The segments, batches and records in Kafka's output."""
+    segments = []
+    for line in lines:
+        if line.startswith("Dumping "):
+            segments.append({"file": pathlib.Path(line.removeprefix("Dumping ")).name, "batches": [], "records": []})
+        elif line.startswith("Log starting offset: "):
+            segments[-1]["start"] = int(line.rsplit(" ", 1)[1])
+        elif found := BATCH.match(line):
+            segments[-1]["batches"].append(found.groupdict())
+        elif found := RECORD.match(line):
+            segments[-1]["records"].append(found.groupdict())
+        elif line.strip():
+            sys.exit(f"FAILED: not understood: {line}")
+    return segments
+
+
+def compare_segments(found, wanted):
+    expect("segments", [segment["file"] for segment in found], [segment["file"] for segment in wanted])
+    for theirs, ours in zip(found, wanted):
+        name, batches = theirs["file"], theirs["batches"]
+        expect(f"{name}: start", theirs["start"], ours["base"])
+        expect(f"{name}: batches", len(batches), ours["batches"])
+        expect(f"{name}: records", sum(int(batch["count"]) for batch in batches), ours["records"])
+        expect(f"{name}: records read", len(theirs["records"]), ours["records"])
+        expect(f"{name}: bytes", sum(int(batch["size"]) for batch in batches), ours["bytes"])
+        expect(f"{name}: next offset", int(batches[-1]["last"]) + 1, ours["next"])
+        expect(f"{name}: largest time", max(int(batch["time"]) for batch in batches), ours["max_timestamp"])
+        expect(f"{name}: generation", int(batches[-1]["epoch"]), ours["last_generation"])
+        expect(f"{name}: checksums", {batch["valid"] for batch in batches}, {"true"} if ours["valid"] else {"false"})
+        expect(f"{name}: our checksums", ours["valid"], True)
+        position = 0
+        for batch in batches:
+            expect(f"{name}: position", int(batch["position"]), position)
+            position += int(batch["size"])
+
+
+def compare_records(found, wanted):
+    expect("records", len(found), len(wanted))
+    for theirs, ours in zip(found, wanted):
+        name = f"record {ours['offset']}"
+        expect(f"{name}: offset", int(theirs["offset"]), ours["offset"])
+        expect(f"{name}: time", int(theirs["time"]), ours["time"])
+        expect(f"{name}: key", theirs["key"] if int(theirs["key_size"]) >= 0 else None, ours["key"])
+        expect(f"{name}: value", theirs["value"] if int(theirs["value_size"]) >= 0 else None, ours["value"])
+        expect(f"{name}: headers", [key for key in theirs["headers"].split(",") if key], ours["headers"])
+
+
+def compare_indexes(jars, directory):
+    """Kafka prints one entry a line, and complains about each that does not fit the log."""
+    for ending in ("index", "timeindex"):
+        files = sorted(directory.glob(f"*.{ending}"))
+        entries = 0
+        for line in dump(jars, files):
+            if re.match(r"^(offset: \d+ position: \d+|timestamp: \d+ offset: \d+)$", line):
+                entries += 1
+            elif not line.startswith("Dumping ") and line.strip():
+                sys.exit(f"FAILED: {ending}: {line}")
+        size = {"index": 8, "timeindex": 12}[ending]
+        expect(f"{ending} entries", entries, sum(file.stat().st_size for file in files) // size)
+        if entries < len(files):
+            sys.exit(f"FAILED: only {entries} entries in {len(files)} {ending} files")
+        for line in dump(jars, files, "--index-sanity-check"):
+            if not line.startswith("Dumping ") and "passed sanity check" not in line and line.strip():
+                sys.exit(f"FAILED: {ending} sanity: {line}")
+        yield ending, entries
+
+
+def main():
+    jars = class_path()
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = pathlib.Path(scratch) / "events-0"
+        ours = write_segments(directory)
+        inspection = ours["inspection"]
+        expect("verdict", inspection["verdict"], "clean")
+        files = [directory / segment["file"] for segment in inspection["segments"]]
+        found = read(dump(jars, files, "--deep-iteration", "--print-data-log"))
+        compare_segments(found, inspection["segments"])
+        compare_records([record for segment in found for record in segment["records"]], ours["records"])
+        codecs = sorted({batch["codec"] for segment in found for batch in segment["batches"]})
+        expect("codecs", codecs, ["gzip", "lz4", "none", "snappy", "zstd"])
+        indexes = dict(compare_indexes(jars, directory))
+    print(
+        f"ok: Kafka read {inspection['records']} records in {inspection['batches']} batches of {len(files)} segments"
+        f" ({', '.join(codecs)}), {indexes['index']} index and {indexes['timeindex']} time index entries, and agrees"
+    )
+
+
+if __name__ == "__main__":
+    main()
