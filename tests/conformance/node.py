@@ -1,4 +1,7 @@
-"""A `felixctl dev` of the tests' own, and the little that the tests need of the control plane's HTTP API."""
+"""Nodes of the tests' own, and the little that the tests need of the control plane's HTTP API.
+
+A node is `felixctl dev`, or a control plane and a broker as two processes, set up as docs/OPERATING.md says.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import itertools
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
@@ -14,17 +18,18 @@ import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
-from typing import Iterator
+from typing import Callable, Iterator
 
 NAMES = itertools.count()
 READY_SECONDS = 60.0
+KINDS = (socket.SOCK_STREAM, socket.SOCK_DGRAM)
 
 
 @dataclass
 class Node:
     """How to reach a running node: the fields of its ready file, and its directory."""
 
-    directory: pathlib.Path
+    secret_file: pathlib.Path
     brokers: list[str]
     ca_file: str
     server_name: str
@@ -56,15 +61,15 @@ class Node:
         self.request("DELETE", f"/v1/tenants/{self.tenant}/namespaces/default/streams/{name}")
 
     def request(self, method: str, path: str, body: dict | None = None, tenant: str = "dev"):
-        token = self.controlplane_token if tenant == self.tenant else self.tenants[tenant]
+        token = self.tenants.get(tenant, self.controlplane_token)
         return send(method, self.controlplane_url + path, body, {"Authorization": f"Bearer {token}"})
 
-    def create_tenant(self, tenant: str) -> None:
+    def create_tenant(self, tenant: str, admin: str = "p:admin") -> None:
         """Creates a tenant with keys, an administrator and the namespace `default`, once."""
         if tenant in self.tenants:
             return
-        self.bootstrap(tenant, "initialize", {"display_name": tenant, "initial_admin_principals": ["p:admin"]})
-        answer = self.bootstrap(tenant, "dev-token", {"principal": "p:admin", "audience": "felix-controlplane"})
+        self.bootstrap(tenant, "initialize", {"display_name": tenant, "initial_admin_principals": [admin]})
+        answer = self.bootstrap(tenant, "dev-token", {"principal": admin, "audience": "felix-controlplane"})
         self.tenants[tenant] = answer["felix_token"]
         self.request("POST", f"/v1/tenants/{tenant}/namespaces", {"namespace": "default"}, tenant)
 
@@ -79,7 +84,7 @@ class Node:
         return self.bootstrap(tenant, "dev-token", body)["felix_token"]
 
     def bootstrap(self, tenant: str, action: str, body: dict):
-        secret = (self.directory / "bootstrap.secret").read_text().strip()
+        secret = self.secret_file.read_text().strip()
         url = f"{self.bootstrap_url}/internal/bootstrap/tenants/{tenant}/{action}"
         return send("POST", url, body, {"X-Felix-Bootstrap-Token": secret})
 
@@ -99,39 +104,141 @@ def send(method: str, url: str, body: dict | None, headers: dict[str, str]):
 
 @contextlib.contextmanager
 def start(quota: str | None = None) -> Iterator[Node]:
-    """Starts a node with directories of its own, waits until it is ready, and stops it at the end."""
-    felixctl = sys.argv[1]
-    with tempfile.TemporaryDirectory(prefix="felix-conformance-") as name:
-        directory = pathlib.Path(name)
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("FELIX_")}
-        environment |= {"XDG_CONFIG_HOME": f"{name}/config", "XDG_DATA_HOME": f"{name}/data"}
-        if quota:
-            environment["FELIX_TENANT_PUBLISH_QUOTAS"] = quota
+    """Starts `felixctl dev` with directories of its own, waits until it is ready, and stops it at the end."""
+    with scratch() as directory:
+        environment = {"FELIX_TENANT_PUBLISH_QUOTAS": quota} if quota else {}
         ready = directory / "ready.json"
-        command = [felixctl, "dev", "--data-dir", f"{name}/node", "--ready-file", str(ready)]
-        command += ["--port-base", "0"]
-        with open(directory / "log", "wb") as log:
-            process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        try:
-            fields = wait_until_ready(process, ready, directory / "log")
+        command = ["felixctl", "dev", "--data-dir", str(directory / "node"), "--ready-file", str(ready)]
+        with running(directory, [*command, "--port-base", "0"], environment) as process:
+            fields = wait_for(process, lambda: json.loads(ready.read_text()))
             known = {key: fields[key] for key in Node.__dataclass_fields__ if key in fields}
-            yield Node(directory=directory / "node", **known)
-        finally:
-            process.terminate()
-            try:
-                process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            yield Node(secret_file=directory / "node" / "bootstrap.secret", **known)
 
 
-def wait_until_ready(process: subprocess.Popen, ready: pathlib.Path, log: pathlib.Path) -> dict:
+@contextlib.contextmanager
+def start_separately() -> Iterator[Node]:
+    """Starts a control plane and a broker, each a process with a configuration of its own."""
+    with scratch() as directory, contextlib.ExitStack() as stack:
+        broker, broker_admin, api, api_admin, bootstrap = (f"127.0.0.1:{port}" for port in free_ports(5))
+        secret, node_token = directory / "bootstrap.secret", directory / "node.token"
+        private(secret, os.urandom(24).hex())
+        certificate, key = directory / "localhost.pem", directory / "localhost.key"
+        make_certificate(certificate, key)
+        control_plane = {
+            "FELIX_CONTROLPLANE_DATA_DIR": str(directory / "controlplane"),
+            "FELIX_CONTROLPLANE_BIND": api,
+            "FELIX_CONTROLPLANE_METRICS_BIND": api_admin,
+            "FELIX_BOOTSTRAP_ENABLED": "true",
+            "FELIX_BOOTSTRAP_BIND_ADDR": bootstrap,
+            "FELIX_BOOTSTRAP_TOKEN_FILE": str(secret),
+            "FELIX_BOOTSTRAP_DEV_TOKENS": "true",
+        }
+        process = stack.enter_context(running(directory, ["felix-controlplane"], control_plane))
+        wait_for(process, lambda: is_ready(api_admin))
+        node = Node(
+            secret_file=secret,
+            brokers=[broker],
+            ca_file=str(certificate),
+            server_name="localhost",
+            tenant="dev",
+            namespace="default",
+            token="",
+            controlplane_url=f"http://{api}",
+            controlplane_token="",
+            bootstrap_url=f"http://{bootstrap}",
+        )
+        over = [{"subject": "role:broker", "object": "cluster:*", "action": f"node.{do}"} for do in ("view", "manage")]
+        grouped = [{"user": "p:broker", "role": "role:broker"}]
+        node.bootstrap("operators", "initialize", {"display_name": "operators", "policies": over, "groupings": grouped})
+        wanted = {"principal": "p:broker", "audience": "felix-controlplane"}
+        private(node_token, node.bootstrap("operators", "dev-token", wanted)["felix_token"])
+        node.create_tenant("dev", "p:dev")
+        node.controlplane_token, node.token = node.tenants["dev"], node.mint([])
+        node.create_stream(name="orders")
+
+        config = directory / "broker.toml"
+        lines = {
+            "listen": broker,
+            "metrics_listen": broker_admin,
+            "data_dir": directory / "broker",
+            "controlplane_url": node.controlplane_url,
+            "node_token_file": node_token,
+            "tls_cert": certificate,
+            "tls_key": key,
+        }
+        config.write_text("".join(f"{name} = {json.dumps(str(value))}\n" for name, value in lines.items()))
+        process = stack.enter_context(running(directory, ["felix-broker", "--config", str(config)], {}))
+        wait_for(process, lambda: is_ready(broker_admin))
+        yield node
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[pathlib.Path]:
+    with tempfile.TemporaryDirectory(prefix="felix-conformance-") as name:
+        yield pathlib.Path(name)
+
+
+@contextlib.contextmanager
+def running(directory: pathlib.Path, command: list[str], variables: dict[str, str]) -> Iterator[subprocess.Popen]:
+    """A program of the directory given on the command line; it is stopped at the end, and killed if it will not."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("FELIX_")}
+    environment |= {"XDG_CONFIG_HOME": f"{directory}/config", "XDG_DATA_HOME": f"{directory}/data", **variables}
+    program = pathlib.Path(sys.argv[1], command[0])
+    with open(directory / f"{command[0]}.log", "wb") as log:
+        process = subprocess.Popen(
+            [program, *command[1:]], env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+    process.log = directory / f"{command[0]}.log"
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def wait_for(process: subprocess.Popen, attempt: Callable):
+    """What the attempt gives once it stops failing, as long as the process lives."""
     deadline = time.monotonic() + READY_SECONDS
     while time.monotonic() < deadline:
-        with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
-            return json.loads(ready.read_text())
+        with contextlib.suppress(OSError, json.JSONDecodeError):
+            return attempt()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=0.05)
             break
     process.kill()
-    raise SystemExit(f"felixctl dev did not become ready:\n{log.read_text(errors='replace')}")
+    raise SystemExit(f"{process.args} did not become ready:\n{process.log.read_text(errors='replace')}")
+
+
+def is_ready(admin: str) -> bool:
+    with urllib.request.urlopen(f"http://{admin}/ready", timeout=5) as answer:
+        return answer.status == 200
+
+
+def private(file: pathlib.Path, text: str) -> None:
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as handle:
+        handle.write(text)
+
+
+def make_certificate(certificate: pathlib.Path, key: pathlib.Path) -> None:
+    """A certificate for `localhost` that is its own root."""
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    command += ["-addext", "basicConstraints=critical,CA:FALSE", "-days", "30"]
+    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody has, for TCP and UDP alike."""
+    with contextlib.ExitStack() as stack:
+        ports = []
+        while len(ports) < count:
+            tcp, udp = (stack.enter_context(socket.socket(socket.AF_INET, kind)) for kind in KINDS)
+            udp.bind(("127.0.0.1", 0))
+            with contextlib.suppress(OSError):
+                tcp.bind(udp.getsockname())
+                ports.append(udp.getsockname()[1])
+        return ports

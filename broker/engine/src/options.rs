@@ -37,7 +37,9 @@ pub enum Storage {
         /// Bound of all the stream holds, in [`Batch::bytes_len`](crate::Batch::bytes_len), however many readers
         /// there are. At least one batch is held whatever its size.
         ring_bytes: u64,
-        /// Bound of what a single reader can be owed; no more than `ring_bytes` counts.
+        /// Bound of what a single reader can be owed; no more than `ring_bytes` counts, and under
+        /// `drop_new` no more than half of that, so that there is room to keep what slow readers are
+        /// owed beside what is new.
         reader_bytes: u64,
         /// What happens when that is not enough.
         overflow: Overflow,

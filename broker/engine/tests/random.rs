@@ -1,6 +1,13 @@
 //! Random inputs for the engine, with a reference model beside it that predicts every effect, and
 //! a journal that reports late, fails, and drops what it was handed before its failure was known.
 
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test stops at what it did not expect"
+)]
+
 mod model;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -8,112 +15,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use felix_engine::{
-    AckWhen, Append, Appended, Batch, CloseReason, CommitWhen, Draft, Effect, Input, Overflow,
-    Page, Produced, ProducerTable, ReaderId, Shard, ShardOptions, Start, Storage, Ticket,
-    WriteFailure, payload_digest,
+    AckWhen, Append, Appended, Batch, CloseReason, CommitWhen, Draft, Effect, Input, Page,
+    Produced, ProducerTable, ReaderId, Shard, ShardOptions, Start, Storage, Ticket, WriteFailure,
+    payload_digest,
 };
 use felix_model::{InternalHeaders, Offset, Payloads, ProducerId, TimeMs, records_from_payloads};
+use model::journal::{Disk, Report};
+use model::ops::{Op, op, options};
 use model::{Asked, Event, Model};
 use proptest::prelude::*;
 
 /// As many batches of one producer as are remembered, so that the model may forget none.
 const SEQUENCES: u64 = 64;
-
-#[derive(Clone, Debug)]
-enum Op {
-    Append {
-        size: usize,
-        count: usize,
-        ack: u8,
-        expected: Option<i8>,
-        control: bool,
-    },
-    Produce {
-        producer: u64,
-        ahead: i8,
-        twist: bool,
-        early: bool,
-    },
-    Write(usize),
-    Fail(u8),
-    Report(usize),
-    Subscribe(u64, u8, u64),
-    Pull(u64, usize),
-    Unsubscribe(u64),
-    AnswerRead(usize, usize),
-    SpoilRead(usize, bool),
-    Trim(u64),
-    Tick(u64),
-    Close,
-}
-
-fn op() -> impl Strategy<Value = Op> {
-    let expected = prop_oneof![3 => Just(None), 1 => (-1..2_i8).prop_map(Some)];
-    let append = (0..4_usize, 0..8_usize, 0..6_u8, expected, 0..8_u8).prop_map(
-        |(size, count, ack, expected, control)| {
-            let count = count.min(3);
-            Op::Append {
-                size,
-                count,
-                ack,
-                expected,
-                control: control < 2,
-            }
-        },
-    );
-    let ahead = prop_oneof![6 => Just(0), 2 => -3..0_i8, 1 => 1..3_i8];
-    let produce =
-        (0..3_u64, ahead, 0..4_u8, 0..6_u8).prop_map(|(producer, ahead, twist, early)| {
-            Op::Produce {
-                producer,
-                ahead,
-                twist: twist == 0,
-                early: early == 0,
-            }
-        });
-    prop_oneof![
-        12 => append,
-        8 => produce,
-        12 => (1..5_usize).prop_map(Op::Write),
-        1 => (0..20_u8).prop_map(Op::Fail),
-        12 => (1..4_usize).prop_map(Op::Report),
-        4 => (0..4_u64, 0..4_u8, 0..200_u64).prop_map(|(id, kind, at)| Op::Subscribe(id, kind, at)),
-        12 => (0..4_u64, 0..4_usize).prop_map(|(id, max)| Op::Pull(id, max)),
-        2 => (0..4_u64).prop_map(Op::Unsubscribe),
-        8 => (0..4_usize, 1..5_usize).prop_map(|(which, take)| Op::AnswerRead(which, take)),
-        1 => (0..4_usize, any::<bool>()).prop_map(|(which, hole)| Op::SpoilRead(which, hole)),
-        2 => (0..200_u64).prop_map(Op::Trim),
-        2 => (0..80_u64).prop_map(Op::Tick),
-        1 => (0..20_u8).prop_map(|odds| if odds == 0 { Op::Close } else { Op::Write(9) }),
-    ]
-}
-
-fn options() -> impl Strategy<Value = ShardOptions> {
-    let commit = prop_oneof![Just(CommitWhen::Written), Just(CommitWhen::Flushed)];
-    let overflow = prop_oneof![
-        Just(Overflow::DropNew),
-        Just(Overflow::DropOld),
-        Just(Overflow::Block)
-    ];
-    let storage = prop_oneof![
-        3 => commit.prop_map(|commit| Storage::Durable { commit }),
-        3 => (500..4000_u64, 300..3000_u64, overflow).prop_map(
-            |(ring_bytes, reader_bytes, overflow)| Storage::Memory {
-                ring_bytes, reader_bytes, overflow
-            }),
-    ];
-    (storage, 300..2000_u64, 600..9000_u64, 1..4_u32).prop_map(
-        |(storage, window_bytes, in_flight_bytes_max, held_max)| {
-            let mut options = ShardOptions::durable(CommitWhen::Written);
-            options.storage = storage;
-            options.limits.window_bytes = window_bytes;
-            options.limits.in_flight_bytes_max = in_flight_bytes_max;
-            options.limits.held_max = held_max;
-            options.limits.held_ms_max = 100;
-            options
-        },
-    )
-}
 
 proptest! {
     #![proptest_config(ProptestConfig {
@@ -133,83 +46,6 @@ proptest! {
             pair.run(op);
         }
         pair.wind_up();
-    }
-}
-
-/// What the journal has to say, in order.
-#[derive(Clone, Copy, Debug)]
-enum Report {
-    Written(u64),
-    Flushed(u64),
-    Failed(u64, WriteFailure),
-    Trimmed(u64),
-}
-
-/// A journal that is as slow as the operations want it to be.
-#[derive(Debug, Default)]
-struct Disk {
-    queue: VecDeque<Arc<Batch>>,
-    written: Vec<Arc<Batch>>,
-    flushed: u64,
-    start: u64,
-    /// It failed; batches are dropped until one begins at its end.
-    dropping: bool,
-    dead: bool,
-    reports: VecDeque<Report>,
-}
-
-impl Disk {
-    fn end(&self) -> u64 {
-        self.written.last().map_or(0, |batch| batch.end.0)
-    }
-
-    fn write(&mut self, batches: usize, flush: bool) {
-        for _ in 0..batches {
-            let Some(batch) = self.queue.pop_front() else {
-                break;
-            };
-            if self.dead || (self.dropping && batch.base.0 != self.end()) {
-                continue;
-            }
-            assert_eq!(
-                batch.base.0,
-                self.end(),
-                "the journal is handed a log without holes"
-            );
-            self.dropping = false;
-            self.written.push(batch);
-        }
-        if self.dead {
-            return;
-        }
-        self.reports.push_back(Report::Written(self.end()));
-        if flush {
-            self.flushed = self.end();
-            self.reports.push_back(Report::Flushed(self.end()));
-        }
-    }
-
-    fn fail(&mut self, why: WriteFailure) {
-        let end = self.end();
-        while self.dropping
-            && self
-                .queue
-                .pop_front_if(|batch| batch.base.0 != end)
-                .is_some()
-        {}
-        if self.dead || (why != WriteFailure::Poisoned && self.queue.is_empty()) {
-            return;
-        }
-        let from = if why == WriteFailure::Poisoned {
-            self.flushed
-        } else {
-            self.end()
-        };
-        // Queued batches fail one group at a time; those behind are dropped when their turn comes.
-        self.queue.pop_front();
-        self.dropping = true;
-        self.dead = why != WriteFailure::Full;
-        self.reports.push_back(Report::Failed(from, why));
     }
 }
 

@@ -3,6 +3,13 @@
 //! `UPDATE_SCRIPTS=1 cargo test -p felix-engine --test scripts` rewrites the transcripts; the diff
 //! is then what is reviewed.
 
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test stops at what it did not expect"
+)]
+
 mod script;
 
 use std::fs;

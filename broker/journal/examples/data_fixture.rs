@@ -3,6 +3,12 @@
 //!
 //! `cargo run -p felix-journal --example data_fixture -- <directory>`
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a tool for developers may panic"
+)]
+
 use std::path::Path;
 use std::sync::Arc;
 

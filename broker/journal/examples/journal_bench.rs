@@ -2,6 +2,12 @@
 //!
 //! `cargo run --release -p felix-journal --example journal_bench [-- <directory> [<seconds> [<only>]]]`
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a tool for developers may panic"
+)]
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -285,7 +291,7 @@ fn main() {
         .map_or_else(|| PathBuf::from("/tmp/journal-bench"), PathBuf::from);
     let seconds = arguments.get(1).map_or(5, |text| text.parse().unwrap());
     let only = arguments.get(2).cloned().unwrap_or_default();
-    let _ = std::fs::create_dir(&root);
+    felix_journal::durable::create_dirs(&RealDisk, &root).unwrap();
     let run = tempfile::tempdir_in(&root).unwrap();
     let journal =
         Journal::start(Arc::new(RealDisk), run.path(), JournalOptions::default()).unwrap();

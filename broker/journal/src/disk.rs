@@ -131,9 +131,6 @@ pub trait DiskFile: Send + Sync + Debug {
     /// # Errors
     /// `Unsupported` where the file system cannot; `StorageFull` when there is no room.
     fn reserve(&self, bytes: u64) -> io::Result<()>;
-
-    /// Forgets clean cached pages, so that the next read comes from the medium. Best effort.
-    fn drop_cache(&self) {}
 }
 
 /// One name in a directory.

@@ -210,6 +210,10 @@ impl LogHandle {
         now: TimeMs,
         never_past: Offset,
     ) -> Result<Offset, DiskError> {
+        // A closed log forgets nothing: its directory may have been opened again.
+        let Some(_open) = self.owner.cell.stay_open() else {
+            return Ok(self.reader.start());
+        };
         let job = self.owner.cell.log().begin_retain(policy, now, never_past);
         if let Some(job) = job {
             job.run()?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use felix_model::limits::BATCH_BYTES_MAX;
-use felix_model::{BatchHeader, Generation, Offset};
+use felix_model::{BatchHeader, Offset};
 
 use crate::disk::{Disk, DiskError, DiskFile, Doing};
 use crate::reader::LogReader;
@@ -18,6 +18,7 @@ mod files;
 mod index;
 mod mark;
 mod names;
+mod outcome;
 mod plan;
 mod recover;
 mod retain;
@@ -28,6 +29,9 @@ mod sync;
 
 pub use chores::{PrepareJob, SealJob};
 pub use files::OpenFiles;
+pub use outcome::{
+    AppendFailed, Damage, DamageKind, LogOptions, OpenRefused, Recovered, SyncFailed,
+};
 pub use retain::{RetainJob, RetentionPolicy, TruncateRefused};
 pub use sync::SyncJob;
 
@@ -46,132 +50,6 @@ pub(crate) fn mark_file(dir: &Path) -> PathBuf {
 
 use index::Placed;
 use segment::Reach;
-
-/// How a log is laid out. What belongs to a stream's meaning (retention, sync mode) is given where it is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogOptions {
-    /// Size in bytes at which a segment is rolled; a larger batch gets a segment to itself.
-    pub segment_bytes: u64,
-    /// How many bytes of log, newest first, are checked at open beyond what recovery needs. `u64::MAX` checks all.
-    pub verify_bytes: u64,
-}
-
-impl Default for LogOptions {
-    fn default() -> Self {
-        Self {
-            segment_bytes: limits::SEGMENT_BYTES,
-            verify_bytes: limits::VERIFY_BYTES,
-        }
-    }
-}
-
-/// What opening a log found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recovered {
-    /// Oldest offset still held.
-    pub start: Offset,
-    /// One past the newest offset held (exclusive). Everything below it is durable.
-    pub end: Offset,
-    /// Generation of the newest batch; zero for an empty log.
-    pub last_generation: Generation,
-    /// Largest record time in unix ms, or -1 for an empty log.
-    pub max_timestamp: i64,
-    /// Bytes of log held.
-    pub bytes: u64,
-    /// Bytes cut off the end as a torn tail.
-    pub truncated_bytes: u64,
-    /// Bytes of them that had been durable: the medium lost what it had promised to keep.
-    pub lost_durable_bytes: u64,
-    /// Whether the log had been closed in order, with all of it known to be durable. When false, offsets at or
-    /// above `end` may have been handed out before the crash, so the caller raises the generation.
-    pub clean: bool,
-}
-
-/// Where a log is broken and how.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} is damaged at byte {position} (offset {offset}): {kind}", file.display())]
-pub struct Damage {
-    /// The segment file.
-    pub file: PathBuf,
-    /// Byte in the file where the bad batch begins.
-    pub position: u64,
-    /// The offset expected there.
-    pub offset: Offset,
-    /// What is wrong.
-    pub kind: DamageKind,
-}
-
-/// What is wrong at a damaged place.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DamageKind {
-    /// The batch does not pass its own checks.
-    #[error("{0}")]
-    Batch(String),
-    /// A good batch with an offset that does not follow.
-    #[error("expected offset {expected}, found {found}")]
-    Gap {
-        /// What the batch before it, or the file name, asks for.
-        expected: Offset,
-        /// What is written there.
-        found: Offset,
-    },
-    /// A segment that must be there is not.
-    #[error("no segment holds the offsets from {expected} to {found}")]
-    MissingSegment {
-        /// First offset missing.
-        expected: Offset,
-        /// First offset of the next segment.
-        found: Offset,
-    },
-}
-
-/// Why a log was not opened. Nothing was changed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OpenRefused {
-    /// The log is damaged where a crash cannot explain it.
-    #[error(transparent)]
-    Damaged(#[from] Damage),
-    /// The disk failed.
-    #[error(transparent)]
-    Io(#[from] DiskError),
-}
-
-/// Why an append was not done, or not to its end: batches below [`Log::end`] are in the log, the others are not and
-/// their offsets are free.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AppendFailed {
-    /// No room; trying again later can help.
-    #[error("the disk is full")]
-    Full,
-    /// The disk failed the write.
-    #[error(transparent)]
-    Io(DiskError),
-    /// An earlier failure left the log in doubt; only opening it again can help.
-    #[error("the log takes no more writes after an earlier disk failure")]
-    Poisoned,
-    /// The caller's batches do not continue the log.
-    #[error("batch starts at {found}, but the log ends at {expected}")]
-    NotContiguous {
-        /// The log's end.
-        expected: Offset,
-        /// The batch's base offset.
-        found: Offset,
-    },
-    /// The caller's bytes are not a record batch.
-    #[error("not a record batch: {0}")]
-    Malformed(String),
-}
-
-/// Why the log could not be made durable. It takes no more writes.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SyncFailed {
-    /// The disk failed this sync.
-    #[error(transparent)]
-    Io(DiskError),
-    /// An earlier failure left the log in doubt.
-    #[error("the log takes no more writes after an earlier disk failure")]
-    Poisoned,
-}
 
 /// One shard's log. Single writer; blocking.
 #[derive(Debug)]

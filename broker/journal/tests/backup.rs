@@ -1,5 +1,7 @@
 //! Copies of a live log, and bringing them back.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! What is believed of a damaged log, what is refused, and what an operator can do then.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 
 use std::path::PathBuf;

@@ -10,6 +10,9 @@ use serde::Serialize;
 use crate::broker::Shared;
 use crate::shards::producers_marker;
 
+/// The file in which the journal keeps whose data a directory is.
+const IDENTITY: &str = "identity.json";
+
 /// What a backup holds.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
@@ -125,6 +128,13 @@ fn copy(shared: &Shared, to: PathBuf) -> Result<Report, BackupRefused> {
             end: copied.end.0,
             bytes: copied.bytes,
         });
+    }
+    // A copy that says whose it is can be started from.
+    let identity = felix_journal::durable::read(store.disk.as_ref(), &store.root.join(IDENTITY))
+        .map_err(|e| directory(&e))?;
+    if let Some(identity) = identity {
+        felix_journal::durable::replace(store.disk.as_ref(), &to.join(IDENTITY), &identity)
+            .map_err(|e| directory(&e))?;
     }
     Ok(Report {
         version: 1,

@@ -31,6 +31,9 @@ use crate::{admin, listen};
 /// How often retention is applied.
 const RETENTION_INTERVAL: Duration = Duration::from_secs(10);
 
+/// How often a certificate on disk is looked at.
+const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(30);
+
 /// How often held appends time out and histograms are folded.
 const UPKEEP_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -119,7 +122,7 @@ pub struct Stopped {
 pub async fn start(config: Config, embedding: Embedding) -> Result<Running, StartRefused> {
     config.check()?;
     let identity = identity(&config, embedding.identity)?;
-    let configs = ServerConfigs::new(&identity)?;
+    let configs = Arc::new(ServerConfigs::new(&identity)?);
     let metrics = Arc::new(Metrics::new());
     let names = Names::new(follow(&config, embedding.token).await?);
     let bad_name = |_| ConfigRefused::Conflict("node_id and the cluster's name must be names");
@@ -179,7 +182,8 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
         shared,
         _data_dir: data_dir,
     };
-    running.spawn(configs, admin);
+    running.spawn(Arc::clone(&configs), admin);
+    running.watch_certificate(configs, identity);
     tracing::info!(%address, %metrics_address, "the broker is ready");
     Ok(running)
 }
@@ -281,7 +285,9 @@ impl Shared {
             Some(address) => address.clone(),
             None => {
                 let ip = if self.config.listen.ip().is_unspecified() {
-                    reached_at.unwrap_or_else(|| self.config.listen.ip()).to_canonical()
+                    reached_at
+                        .unwrap_or_else(|| self.config.listen.ip())
+                        .to_canonical()
                 } else {
                     self.config.listen.ip()
                 };
@@ -417,7 +423,7 @@ impl Running {
         }
     }
 
-    fn spawn(&self, configs: ServerConfigs, admin: tokio::net::TcpListener) {
+    fn spawn(&self, configs: Arc<ServerConfigs>, admin: tokio::net::TcpListener) {
         let accepting = listen::accept(
             self.endpoint.clone(),
             configs,
@@ -445,6 +451,40 @@ impl Running {
         });
     }
 
+    /// Shows a certificate that was renewed on disk, without a restart.
+    fn watch_certificate(&self, configs: Arc<ServerConfigs>, mut shown: Identity) {
+        let config = &self.shared.config;
+        let (Some(cert), Some(key)) = (config.tls_cert.clone(), config.tls_key.clone()) else {
+            return;
+        };
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move {
+            let mut ticks = tokio::time::interval(CERTIFICATE_INTERVAL);
+            loop {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    _ = ticks.tick() => {}
+                }
+                let paths = (cert.clone(), key.clone());
+                let reading =
+                    tokio::task::spawn_blocking(move || Identity::read(&paths.0, &paths.1));
+                let Ok(read) = reading.await else { return };
+                match read {
+                    Ok(identity) if identity == shown => {}
+                    Ok(identity) => match configs.replace(&identity) {
+                        Ok(()) => {
+                            tracing::info!("the certificate was renewed");
+                            shown = identity;
+                        }
+                        Err(error) => tracing::warn!(%error, "the new certificate is not shown"),
+                    },
+                    // Half-written files are read again at the next look.
+                    Err(error) => tracing::warn!(%error, "the certificate cannot be read anew"),
+                }
+            }
+        });
+    }
+
     /// Runs a blocking chore over and over until the broker stops.
     fn every(&self, interval: Duration, chore: fn(&Shared)) {
         let (shared, stop) = (Arc::clone(&self.shared), self.stop.clone());
@@ -466,9 +506,10 @@ impl Running {
 
 /// Applies what changes in the catalogue to what is served: deletions, new incarnations, new settings.
 async fn follow_changes(shared: &Arc<Shared>) {
-    shared.verify_shards().await;
     let mut changes = shared.names.follower().watch();
+    // Taken before the look at the disk, so that a deletion in the meantime is seen as one.
     let mut before = shared.names.catalogue();
+    shared.verify_shards().await;
     while changes.changed().await.is_ok() {
         let after = Arc::clone(&changes.borrow_and_update());
         for handle in shared.shards.handles() {

@@ -12,6 +12,7 @@ use felix_model::{
 use felix_wire::event::{EventHead, Stamps, stamped};
 use felix_wire::extension::Deliver;
 use felix_wire::flags::Flags;
+use felix_wire::limits::PAYLOAD_BYTES_MAX;
 use felix_wire::message::{EventMany, Message};
 use felix_wire::negotiate::{EventForm, Peer};
 
@@ -155,6 +156,9 @@ fn shared(
     let Some(payloads) = batch.native() else {
         return Ok(None);
     };
+    if !fits(payloads, stamps) {
+        return Ok(None);
+    }
     let slot = usize::from(offsets) | usize::from(stamps) << 1;
     let frame = batch.frame(slot, || {
         let times = Times::Same(i64::try_from(batch.timestamp_ms.0).unwrap_or(i64::MAX));
@@ -179,33 +183,80 @@ fn own(
 ) -> Result<(), NotDeliverable> {
     let from = progress.next.max(batch.base);
     for run in payloads_from_records(&log(batch)?, from)? {
-        let run = run?;
-        progress.skipped += run.base.since(progress.next);
-        out.push(match form {
-            Form::Shared { offsets, stamps } => {
-                binary(&run, None, progress.skipped, *offsets, *stamps)
-            }
-            Form::PerSubscription {
-                subscription_id,
-                offsets,
-                stamps,
-            } => binary(
-                &run,
-                Some(*subscription_id),
-                progress.skipped,
-                *offsets,
-                *stamps,
-            ),
-            Form::Json { id, offsets } => json(&run, id, *offsets),
-            Form::Records { .. } => continue,
-        });
-        progress.skipped = 0;
-        progress.records += u64::from(run.payloads.count);
-        progress.next = run.end();
+        for run in parts(run?)? {
+            progress.skipped += run.base.since(progress.next);
+            out.push(match form {
+                Form::Shared { offsets, stamps } => {
+                    binary(&run, None, progress.skipped, *offsets, *stamps)
+                }
+                Form::PerSubscription {
+                    subscription_id,
+                    offsets,
+                    stamps,
+                } => binary(
+                    &run,
+                    Some(*subscription_id),
+                    progress.skipped,
+                    *offsets,
+                    *stamps,
+                ),
+                Form::Json { id, offsets } => json(&run, id, *offsets),
+                Form::Records { .. } => continue,
+            });
+            progress.skipped = 0;
+            progress.records += u64::from(run.payloads.count);
+            progress.next = run.end();
+        }
     }
     progress.skipped += batch.end.since(progress.next);
     progress.next = batch.end;
     Ok(())
+}
+
+/// Whether a list goes into one frame that every client reads, with whatever stands before it.
+fn fits(payloads: &Payloads, stamps: bool) -> bool {
+    const FIELDS_MAX: usize = 3 * 8;
+    let stamps = if stamps {
+        8 * payloads.count as usize
+    } else {
+        0
+    };
+    payloads.bytes.len() + stamps + FIELDS_MAX <= PAYLOAD_BYTES_MAX
+}
+
+/// A run in pieces that fit a frame in every form: JSON takes a third more than the bytes, and a stamp is the most
+/// that is added to a payload. Nearly always it is one piece.
+fn parts(run: Run) -> Result<Vec<Run>, NotDeliverable> {
+    let mut whole = vec![];
+    let mut open = vec![run];
+    while let Some(run) = open.pop() {
+        let worst = run.payloads.bytes.len() / 3 * 4 + 8 * run.payloads.count as usize;
+        if run.payloads.count < 2 || worst <= PAYLOAD_BYTES_MAX / 2 {
+            whole.push(run);
+            continue;
+        }
+        let first = run.payloads.count / 2;
+        let at = first as usize;
+        let (early, late) = match &run.times {
+            Times::Same(time) => (Times::Same(*time), Times::Same(*time)),
+            Times::Each(times) => {
+                let (early, late) = times.split_at(at.min(times.len()));
+                (Times::Each(early.to_vec()), Times::Each(late.to_vec()))
+            }
+        };
+        let piece = |base, payloads: Vec<&[u8]>, times| -> Result<Run, NotDeliverable> {
+            Ok(Run {
+                base,
+                payloads: Payloads::build(payloads)?,
+                times,
+            })
+        };
+        let later = run.payloads.iter().skip(at).collect();
+        let earlier = run.payloads.iter().take(at).collect();
+        open.push(piece(run.base.plus(u64::from(first)), later, late)?);
+        open.push(piece(run.base, earlier, early)?);
+    }
+    Ok(whole)
 }
 
 fn binary(
@@ -286,4 +337,48 @@ pub(crate) fn micros(timestamp_ms: i64) -> u64 {
     u64::try_from(timestamp_ms)
         .unwrap_or(0)
         .saturating_mul(1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(count: usize, bytes: usize) -> Run {
+        let payload = vec![7; bytes];
+        let payloads = Payloads::build((0..count).map(|_| payload.as_slice())).unwrap();
+        let times = Times::Each((0..count).map(|time| time as i64).collect());
+        Run {
+            base: Offset(10),
+            payloads,
+            times,
+        }
+    }
+
+    #[test]
+    fn a_run_of_ordinary_size_stays_whole() {
+        let small = run(100, 100);
+        assert_eq!(parts(small.clone()).unwrap(), [small]);
+    }
+
+    #[test]
+    fn a_run_too_large_for_a_frame_is_cut_without_hole_or_repeat() {
+        let large = run(1 << 17, 100);
+        let pieces = parts(large.clone()).unwrap();
+        assert!(pieces.len() > 1);
+        let mut next = large.base;
+        let mut times: Vec<i64> = Vec::new();
+        for piece in &pieces {
+            assert_eq!(piece.base, next);
+            assert!(fits(&piece.payloads, true));
+            let frame = json(piece, &StreamId::new("t", "n", "s").unwrap(), true);
+            assert!(frame.len() <= PAYLOAD_BYTES_MAX);
+            next = piece.end();
+            match &piece.times {
+                Times::Each(each) => times.extend(each),
+                Times::Same(_) => unreachable!("the run had times of their own"),
+            }
+        }
+        assert_eq!(next, large.end());
+        assert!(times.into_iter().eq(0..1 << 17));
+    }
 }

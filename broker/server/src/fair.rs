@@ -65,7 +65,9 @@ impl Scheduler {
         }
         let after = self.in_use.saturating_add(bytes);
         // One more than there are, so that the next tenant to come finds its share free.
-        let tenants = u64::try_from(self.tenants.len()).unwrap_or(u64::MAX).saturating_add(1);
+        let tenants = u64::try_from(self.tenants.len())
+            .unwrap_or(u64::MAX)
+            .saturating_add(1);
         let guaranteed = self.capacity / tenants;
         let common = self.capacity - self.capacity / 4;
         after <= common || (after <= self.capacity && share_in_use + bytes <= guaranteed)

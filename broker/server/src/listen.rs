@@ -45,7 +45,7 @@ pub(crate) fn open(listen: SocketAddr, configs: &ServerConfigs) -> std::io::Resu
 /// Takes connections until the endpoint is closed.
 pub(crate) async fn accept(
     endpoint: Endpoint,
-    configs: ServerConfigs,
+    configs: Arc<ServerConfigs>,
     shared: Arc<Shared>,
     tasks: TaskTracker,
 ) {

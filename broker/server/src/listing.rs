@@ -56,7 +56,7 @@ impl Listing {
         spec: &StreamSpec,
         shard: u32,
         cell: &Arc<Cell>,
-        reader: ReaderId,
+        (reader, start): (ReaderId, Offset),
     ) -> Self {
         let subscriptions = &conn.shared.subscriptions;
         let id = subscriptions.next.fetch_add(1, Ordering::Relaxed) + 1;
@@ -86,7 +86,7 @@ impl Listing {
             since: Instant::now(),
             cell: Arc::downgrade(cell),
             reader,
-            position: AtomicU64::new(cell.marks().committed.0),
+            position: AtomicU64::new(start.0),
             dropped: AtomicU64::new(0),
         });
         subscriptions.lock().insert(place.clone(), Arc::clone(&row));

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::{EndpointConfig, MtuDiscoveryConfig, ServerConfig, TransportConfig, VarInt};
@@ -15,7 +15,7 @@ use crate::limits::{
 };
 
 /// The chain and key that clients see.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The chain, leaf first.
     pub chain: Vec<CertificateDer<'static>>,
@@ -86,33 +86,64 @@ impl Identity {
     }
 }
 
-/// The two transport settings of a listener: loopback peers get large datagrams at once.
-#[derive(Clone, Debug)]
+/// The server configurations of a listener, which may change while it runs: connections that are open keep the one
+/// they began with.
+#[derive(Debug)]
 pub(crate) struct ServerConfigs {
+    current: RwLock<Pair>,
+}
+
+/// The two transport settings: loopback peers get large datagrams at once.
+#[derive(Clone, Debug)]
+struct Pair {
     loopback: Arc<ServerConfig>,
     network: Arc<ServerConfig>,
 }
 
 impl ServerConfigs {
-    /// The settings for a peer at `remote`.
-    pub(crate) fn for_peer(&self, remote: IpAddr) -> Arc<ServerConfig> {
-        Arc::clone(if remote.to_canonical().is_loopback() {
-            &self.loopback
-        } else {
-            &self.network
-        })
-    }
-
-    /// What the endpoint itself is built with.
-    pub(crate) fn default_config(&self) -> ServerConfig {
-        self.network.as_ref().clone()
-    }
-
     /// Builds both from one identity.
     ///
     /// # Errors
     /// [`TlsRefused::Unusable`] when certificate and key do not go together.
     pub(crate) fn new(identity: &Identity) -> Result<Self, TlsRefused> {
+        Ok(Self {
+            current: RwLock::new(Pair::new(identity)?),
+        })
+    }
+
+    /// The settings for a peer at `remote`.
+    pub(crate) fn for_peer(&self, remote: IpAddr) -> Arc<ServerConfig> {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(if remote.to_canonical().is_loopback() {
+            &current.loopback
+        } else {
+            &current.network
+        })
+    }
+
+    /// What the endpoint itself is built with.
+    pub(crate) fn default_config(&self) -> ServerConfig {
+        self.current
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .network
+            .as_ref()
+            .clone()
+    }
+
+    /// Shows another certificate from the next connection on.
+    ///
+    /// # Errors
+    /// [`TlsRefused::Unusable`]; the earlier one stays.
+    pub(crate) fn replace(&self, identity: &Identity) -> Result<(), TlsRefused> {
+        let pair = Pair::new(identity)?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = pair;
+        Ok(())
+    }
+}
+
+impl Pair {
+    fn new(identity: &Identity) -> Result<Self, TlsRefused> {
         let crypto = Arc::new(EitherAlpn {
             without: Arc::new(quic_crypto(identity, &[])?),
             with: Arc::new(quic_crypto(identity, &[CLIENT_PROTOCOL])?),
@@ -177,4 +208,38 @@ pub(crate) fn endpoint_config() -> EndpointConfig {
     // is always accepted.
     let _ = config.max_udp_payload_size(8192);
     config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_certificate_is_shown_from_the_next_connection_on() {
+        let configs = ServerConfigs::new(&Identity::self_signed().unwrap()).unwrap();
+        let peer = IpAddr::from([127, 0, 0, 1]);
+        let before = configs.for_peer(peer);
+        configs.replace(&Identity::self_signed().unwrap()).unwrap();
+        assert!(!Arc::ptr_eq(&before, &configs.for_peer(peer)));
+    }
+
+    #[test]
+    fn a_certificate_that_does_not_fit_its_key_leaves_the_earlier_one() {
+        let configs = ServerConfigs::new(&Identity::self_signed().unwrap()).unwrap();
+        let peer = IpAddr::from([127, 0, 0, 1]);
+        let before = configs.for_peer(peer);
+        let (one, other) = (
+            Identity::self_signed().unwrap(),
+            Identity::self_signed().unwrap(),
+        );
+        let mixed = Identity {
+            chain: one.chain,
+            key: other.key,
+        };
+        assert!(matches!(
+            configs.replace(&mixed),
+            Err(TlsRefused::Unusable(_))
+        ));
+        assert!(Arc::ptr_eq(&before, &configs.for_peer(peer)));
+    }
 }

@@ -1,5 +1,6 @@
 //! The control plane over HTTP: requests with the token in force, its refusals as [`Failure`]s.
 
+use std::path::Path;
 use std::time::Duration;
 
 use reqwest::header::{HeaderName, HeaderValue};
@@ -8,6 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::exit::{Exit, Failure};
+use crate::trust;
 
 /// Items asked for in one page of a listing.
 const PAGE_ITEMS: u32 = 1000;
@@ -48,13 +50,15 @@ struct Refusal {
 }
 
 impl Api {
-    /// Speaks to the listener at `url`, which `who` names in messages. Nothing is connected yet.
+    /// Speaks to the listener at `url`, which `who` names in messages. An `https` listener is
+    /// trusted by the authority in `ca_file`, or by the machine's own. Nothing is connected yet.
     ///
     /// # Errors
     /// When the address is none that can be spoken to.
     pub fn new(
         url: &str,
         token: Option<String>,
+        ca_file: Option<&Path>,
         timeout: Duration,
         who: &'static str,
     ) -> Result<Self, Failure> {
@@ -66,6 +70,8 @@ impl Api {
         let http = Client::builder()
             .connect_timeout(timeout.min(Duration::from_secs(5)))
             .timeout(timeout)
+            .redirect(reqwest::redirect::Policy::none())
+            .tls_backend_preconfigured(trust::client_config(url, ca_file)?)
             .build()
             .map_err(|error| Failure::failed(format!("no HTTP client: {error}")))?;
         Ok(Self {
@@ -316,7 +322,14 @@ mod tests {
 
     fn api() -> Api {
         let timeout = Duration::from_secs(1);
-        Api::new("http://127.0.0.1:9/", None, timeout, "the control plane").expect("an api")
+        Api::new(
+            "http://127.0.0.1:9/",
+            None,
+            None,
+            timeout,
+            "the control plane",
+        )
+        .expect("an api")
     }
 
     #[test]
@@ -359,6 +372,7 @@ mod tests {
     fn an_address_without_a_scheme_is_refused_before_anything_is_sent() {
         let refused = Api::new(
             "127.0.0.1:8443",
+            None,
             None,
             Duration::from_secs(1),
             "the control plane",

@@ -26,6 +26,7 @@ pub mod progress;
 pub mod settings;
 pub mod suggest;
 pub mod surroundings;
+mod trust;
 
 use std::ffi::OsString;
 use std::io::Write as _;

@@ -8,7 +8,7 @@ use crate::cli::Command;
 
 /// Starts logging as loud as `-v` asked: a command is silent but for its own words, `dev` passes on
 /// the warnings of its servers. `RUST_LOG` overrules both.
-pub fn start(command: &Command, verbose: u8) {
+pub(crate) fn start(command: &Command, verbose: u8) {
     let level = match (command, verbose) {
         (Command::Dev(_), 0) => "warn",
         (_, 0) => "error",

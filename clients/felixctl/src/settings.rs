@@ -30,7 +30,7 @@ pub enum Origin {
 }
 
 /// Names of the connection settings, as the flags have them with `_` for `-`.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "brokers",
     "tenant",
     "namespace",
@@ -39,6 +39,7 @@ const NAMES: [&str; 11] = [
     "controlplane_url",
     "controlplane_token",
     "controlplane_token_file",
+    "controlplane_ca_file",
     "ca_file",
     "server_name",
     "broker_admin_url",
@@ -117,6 +118,7 @@ impl Given {
                 "controlplane_token_file",
                 &connection.controlplane_token_file,
             ),
+            controlplane_ca_file: path("controlplane_ca_file", &connection.controlplane_ca_file),
             ca_file: path("ca_file", &connection.ca_file),
             server_name: text("server_name", &connection.server_name),
             broker_admin_url: text("broker_admin_url", &connection.broker_admin_url),
@@ -174,6 +176,12 @@ impl Settings {
             &mut own.controlplane_token_file,
             saved.controlplane_token_file,
             "controlplane_token_file",
+            origins,
+        );
+        fill(
+            &mut own.controlplane_ca_file,
+            saved.controlplane_ca_file,
+            "controlplane_ca_file",
             origins,
         );
         fill(&mut own.ca_file, saved.ca_file, "ca_file", origins);
@@ -312,6 +320,12 @@ impl Settings {
         )
     }
 
+    /// File with the certificate authority of the control plane, when one was named.
+    #[must_use]
+    pub fn controlplane_ca_file(&self) -> Option<&Path> {
+        self.connection.controlplane_ca_file.as_deref()
+    }
+
     /// Address of the broker's metrics and administration listener.
     ///
     /// # Errors
@@ -339,6 +353,7 @@ impl Settings {
             own.controlplane_url.clone(),
             secret(&own.controlplane_token),
             path(&own.controlplane_token_file),
+            path(&own.controlplane_ca_file),
             path(&own.ca_file),
             own.server_name.clone(),
             own.broker_admin_url.clone(),

@@ -1,3 +1,5 @@
+//! Publishes one record and reads it: `quickstart BROKER CA_FILE TOKEN`.
+
 use felix_client::{Client, Error};
 
 #[tokio::main]

@@ -221,10 +221,9 @@ fn repeatable(failed: &CallFailed, changes: bool) -> Option<Duration> {
         CallFailed::Unanswered { .. } => (!changes).then_some(Duration::ZERO),
         CallFailed::Refused(refused) if !changes && refused.code != Code::NotFound.name() => {
             match refused.retry {
-                Retry::Retry | Retry::Redirect => Some(Duration::ZERO),
+                // A read whose outcome is unknown may simply happen again.
+                Retry::Retry | Retry::Redirect | Retry::OutcomeUnknown => Some(Duration::ZERO),
                 Retry::RetryAfter(after) => Some(after),
-                // A read that may or may not have happened may simply happen again.
-                Retry::OutcomeUnknown => Some(Duration::ZERO),
                 Retry::Fatal => None,
             }
         }

@@ -84,10 +84,11 @@ impl Client {
     /// [`CallFailed`].
     pub async fn topology(&self) -> Result<Vec<BrokerAddress>, CallFailed> {
         let call = Call::read(Message::Topology).needs(Features::TOPOLOGY, "topology");
-        match self.inner.call(call).await?.answer {
-            Message::TopologyView(view) => Ok(view.brokers),
-            other => Err(unexpected(&other)),
-        }
+        let answer = self.inner.call(call).await?.answer;
+        let Message::TopologyView(view) = answer else {
+            return Err(unexpected(&answer));
+        };
+        Ok(view.brokers)
     }
 
     /// How many shards a stream has and how keys choose one.
@@ -321,7 +322,7 @@ impl Client {
     }
 
     /// A name that is only asked about: one nobody can have is one nobody has.
-    fn named(&self, stream: &str) -> Result<Target, CallFailed> {
+    pub(crate) fn named(&self, stream: &str) -> Result<Target, CallFailed> {
         self.target(stream).map_err(|why| {
             let not_found = felix_wire::Code::NotFound;
             let failure = felix_wire::Failure::new(not_found, format!("no such stream: {why}"));
@@ -397,6 +398,10 @@ fn read_publish_if(
     request_id: u64,
     expected: u64,
 ) -> Result<Published, PublishFailed> {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "every other message is no answer here"
+    )]
     match answer {
         Message::PublishOk(ok) if ok.request_id == request_id => {
             Ok(Published { offset: ok.offset })

@@ -65,13 +65,16 @@ pub(crate) fn quic_config(roots: RootCertStore) -> Result<QuicClientConfig, BadC
 
 fn provider() -> CryptoProvider {
     let mut provider = rustls::crypto::ring::default_provider();
-    provider
-        .cipher_suites
-        .sort_by_key(|suite| match suite.suite() {
-            CipherSuite::TLS13_AES_128_GCM_SHA256 => 0,
-            CipherSuite::TLS13_AES_256_GCM_SHA384 => 1,
-            _ => 2,
-        });
+    provider.cipher_suites.sort_by_key(|suite| {
+        let preferred = [
+            CipherSuite::TLS13_AES_128_GCM_SHA256,
+            CipherSuite::TLS13_AES_256_GCM_SHA384,
+        ];
+        let place = preferred
+            .iter()
+            .position(|preferred| *preferred == suite.suite());
+        place.unwrap_or(preferred.len())
+    });
     provider
 }
 

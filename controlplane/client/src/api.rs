@@ -32,12 +32,20 @@ pub struct Made<T> {
 }
 
 impl Api {
-    /// Prepares calls; nothing is sent yet.
+    /// Prepares calls to an `http` address; nothing is sent yet.
     ///
     /// # Errors
     /// [`BadEndpoint`] when the address cannot be used.
     pub fn new(url: &str, token: TokenSource) -> Result<Self, BadEndpoint> {
-        Caller::new(url, token).map(|caller| Self { caller })
+        Caller::new(url, token, None).map(|caller| Self { caller })
+    }
+
+    /// Prepares calls to an address that may be `https`, trusting the certificates in `roots` (PEM) and no others.
+    ///
+    /// # Errors
+    /// [`BadEndpoint`] when the address or the roots cannot be used.
+    pub fn trusting(url: &str, token: TokenSource, roots: &[u8]) -> Result<Self, BadEndpoint> {
+        Caller::new(url, token, Some(roots)).map(|caller| Self { caller })
     }
 
     /// The address that calls go to.
@@ -410,7 +418,7 @@ impl Api {
     /// [`CallFailed`].
     pub async fn changes_since(&self, since: Revision) -> Result<serde_json::Value, CallFailed> {
         let path = vec!["v1", "catalogue", "changes"];
-        self.read(Request::get(path).query("since", since)).await
+        self.read(Request::get(path).query("since", &since)).await
     }
 
     /// What happened after a revision, waiting for something to happen.
@@ -420,8 +428,8 @@ impl Api {
     pub async fn await_changes(&self, since: Revision) -> Result<serde_json::Value, CallFailed> {
         let path = vec!["v1", "catalogue", "changes"];
         let mut request = Request::get(path)
-            .query("since", since)
-            .query("wait_ms", POLL_WAIT.as_millis());
+            .query("since", &since)
+            .query("wait_ms", &POLL_WAIT.as_millis());
         request.timeout = POLL_TIMEOUT;
         self.read(request).await
     }
@@ -438,7 +446,7 @@ impl Api {
         let mut items = Vec::new();
         let mut cursor: Option<String> = None;
         loop {
-            let mut request = Request::get(path.to_vec()).query("limit", PAGE_ITEMS);
+            let mut request = Request::get(path.to_vec()).query("limit", &PAGE_ITEMS);
             if let Some(cursor) = &cursor {
                 request = request.query("cursor", cursor);
             }

@@ -26,7 +26,7 @@ impl Bootstrap {
     /// [`BadEndpoint`] when the address cannot be used.
     pub fn new(url: &str, secret: &str) -> Result<Self, BadEndpoint> {
         Ok(Self {
-            caller: Caller::new(url, TokenSource::None)?,
+            caller: Caller::new(url, TokenSource::None, None)?,
             secret: secret.into(),
         })
     }

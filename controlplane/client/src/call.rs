@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use felix_meta::http::ErrorBody;
 use reqwest::{Method, StatusCode, Url};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -22,13 +25,25 @@ pub enum BadEndpoint {
         /// What is wrong with it.
         detail: String,
     },
-    /// It is no `http` URL.
-    #[error("`{url}` has scheme `{scheme}`; this client speaks http")]
+    /// It is no `http` or `https` URL.
+    #[error("`{url}` has scheme `{scheme}`; this client speaks http and https")]
     Scheme {
         /// What was given.
         url: String,
         /// Its scheme.
         scheme: String,
+    },
+    /// It is an `https` URL, and nothing says whose certificates to trust.
+    #[error("`{url}` is https, so a file of trusted roots is needed (controlplane_ca)")]
+    NoRoots {
+        /// What was given.
+        url: String,
+    },
+    /// The trusted roots cannot be used.
+    #[error("the trusted roots cannot be used: {detail}")]
+    BadRoots {
+        /// What is wrong with them.
+        detail: String,
     },
     /// It carries a user name or a password, which would end up in logs.
     #[error("the URL carries credentials; give the token separately")]
@@ -156,7 +171,7 @@ impl<'a> Request<'a> {
         Self::new(Method::GET, path)
     }
 
-    pub(crate) fn query(mut self, key: &'static str, value: impl ToString) -> Self {
+    pub(crate) fn query(mut self, key: &'static str, value: &impl ToString) -> Self {
         self.query.push((key, value.to_string()));
         self
     }
@@ -169,7 +184,12 @@ impl<'a> Request<'a> {
 }
 
 impl Caller {
-    pub(crate) fn new(url: &str, token: TokenSource) -> Result<Self, BadEndpoint> {
+    /// `roots` are PEM certificates to trust; needed for `https` only.
+    pub(crate) fn new(
+        url: &str,
+        token: TokenSource,
+        roots: Option<&[u8]>,
+    ) -> Result<Self, BadEndpoint> {
         let base = Url::parse(url).map_err(|error| BadEndpoint::NotAUrl {
             url: url.to_owned(),
             detail: error.to_string(),
@@ -188,6 +208,7 @@ impl Caller {
             .connect_timeout(CONNECT_TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
+            .tls_backend_preconfigured(trusting(roots.unwrap_or_default())?)
             .build()
             .map_err(|error| BadEndpoint::Client {
                 detail: chain(&error),
@@ -291,6 +312,24 @@ impl Caller {
     }
 }
 
+/// TLS that trusts these roots and nothing else; without any it trusts nobody.
+fn trusting(roots: &[u8]) -> Result<ClientConfig, BadEndpoint> {
+    let bad = |detail: String| BadEndpoint::BadRoots { detail };
+    let mut store = RootCertStore::empty();
+    for root in CertificateDer::pem_slice_iter(roots) {
+        let root = root.map_err(|error| bad(error.to_string()))?;
+        store.add(root).map_err(|error| bad(error.to_string()))?;
+    }
+    if store.is_empty() && !roots.is_empty() {
+        return Err(bad("there is no certificate in it".to_owned()));
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| bad(error.to_string()))?;
+    Ok(config.with_root_certificates(store).with_no_client_auth())
+}
+
 /// An error and its causes in one line, without the URL, which is said elsewhere.
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = String::new();
@@ -315,7 +354,7 @@ mod tests {
 
     #[test]
     fn an_address_that_cannot_be_used_is_refused_with_its_reason() {
-        let refused = |url| Caller::new(url, TokenSource::None).unwrap_err();
+        let refused = |url| Caller::new(url, TokenSource::None, None).unwrap_err();
         assert!(matches!(refused("localhost"), BadEndpoint::NotAUrl { .. }));
         assert!(matches!(
             refused("ftp://localhost"),
@@ -345,7 +384,7 @@ mod tests {
             .unwrap()
             .local_addr()
             .unwrap();
-        let caller = Caller::new(&format!("http://{free}"), TokenSource::None).unwrap();
+        let caller = Caller::new(&format!("http://{free}"), TokenSource::None, None).unwrap();
         let failed = caller
             .send_only(Request::get(vec!["v1"]))
             .await

@@ -1,5 +1,7 @@
 //! The catalogue from outside: commands in, events out, states folded.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use felix_meta::{
     CacheSpec, Catalogue, Command, Conflict, Decision, ENTRY_VERSION, Entry, EntryRefused, Event,
     Grouping, Invalid, NamespaceSpec, Overflow, Policy, Refused, Retention, Revision, StreamPatch,
@@ -362,6 +364,10 @@ fn with_stream() -> Catalogue {
     state
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "every caller has just made it"
+)]
 fn run(state: &mut Catalogue, command: Command) {
     match state.decide(&command) {
         Ok(Decision::Change(event)) => state.apply(&event),

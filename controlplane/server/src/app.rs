@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::authority::Authority;
 use crate::config::Config;
+use crate::ledger::Copier;
 use crate::stats::Stats;
 
 /// Shared by all listeners of one control plane.
@@ -15,17 +16,20 @@ pub(crate) struct App {
     pub(crate) authority: Authority,
     pub(crate) config: Arc<Config>,
     pub(crate) stats: Arc<Stats>,
+    /// What makes backups; a ledger in memory has none.
+    pub(crate) copier: Option<Arc<Copier>>,
     /// Set when the end begins; held requests are answered at once then.
     pub(crate) stopping: CancellationToken,
     draining: Arc<AtomicBool>,
 }
 
 impl App {
-    pub(crate) fn new(authority: Authority, config: Config) -> Self {
+    pub(crate) fn new(authority: Authority, config: Config, copier: Option<Copier>) -> Self {
         Self {
             authority,
             config: Arc::new(config),
             stats: Arc::default(),
+            copier: copier.map(Arc::new),
             stopping: CancellationToken::new(),
             draining: Arc::default(),
         }

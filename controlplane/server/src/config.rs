@@ -296,8 +296,10 @@ mod tests {
 
     #[test]
     fn the_printed_configuration_reads_back_and_shows_no_secret() {
-        let mut config = Config::default();
-        config.bootstrap_token = Secret("hush".into());
+        let config = Config {
+            bootstrap_token: Secret("hush".into()),
+            ..Config::default()
+        };
         let printed = config.to_toml();
         assert!(!printed.contains("hush"));
         assert!(toml::from_str::<Config>(&printed).is_ok(), "{printed}");

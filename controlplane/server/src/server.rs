@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::authority::{Authority, StartFailed};
 use crate::config::{Config, ConfigRefused};
 use crate::http;
-use crate::ledger::{DiskLedger, Ledger, MemoryLedger, OpenFailed};
+use crate::ledger::{Copier, DiskLedger, MemoryLedger, OpenFailed};
 use crate::limits::DRAIN_TIME;
 
 /// The node id in a control plane's data directory. There is one control plane in a cluster, and a broker's directory
@@ -108,7 +108,7 @@ impl ControlPlane {
         private_dir(&config.data_dir)?;
         let (dir, cluster) = (config.data_dir.clone(), config.cluster_id.clone());
         // Opening checks the whole ledger, which is too much to do on a runtime thread.
-        let authority = tokio::task::spawn_blocking(move || open(&dir, &cluster))
+        let (authority, copier) = tokio::task::spawn_blocking(move || open(&dir, &cluster))
             .await
             .map_err(|error| {
                 let detail = error.to_string();
@@ -117,7 +117,7 @@ impl ControlPlane {
                     detail,
                 }
             })??;
-        Self::serve(config, authority).await
+        Self::serve(config, authority, Some(copier)).await
     }
 
     /// As [`ControlPlane::start`], but keeps nothing: everything is forgotten when it ends, and `data_dir` is not used.
@@ -127,11 +127,15 @@ impl ControlPlane {
     pub async fn start_ephemeral(config: Config) -> Result<Self, RunFailed> {
         config.check()?;
         let authority = Authority::start(Box::new(MemoryLedger::new()))?;
-        Self::serve(config, authority).await
+        Self::serve(config, authority, None).await
     }
 
-    async fn serve(config: Config, authority: Authority) -> Result<Self, RunFailed> {
-        let app = App::new(authority, config);
+    async fn serve(
+        config: Config,
+        authority: Authority,
+        copier: Option<Copier>,
+    ) -> Result<Self, RunFailed> {
+        let app = App::new(authority, config, copier);
         let api = listen(app.config.bind, "the API").await?;
         let metrics = listen(app.config.metrics_bind, "metrics").await?;
         let bootstrap = match app.config.bootstrap_enabled {
@@ -245,14 +249,15 @@ impl ControlPlane {
     }
 }
 
-fn open(data_dir: &Path, cluster: &ClusterId) -> Result<Authority, RunFailed> {
+fn open(data_dir: &Path, cluster: &ClusterId) -> Result<(Authority, Copier), RunFailed> {
     let node = NodeId::new(NODE).map_err(|error| RunFailed::DataDir {
         dir: data_dir.display().to_string(),
         detail: error.to_string(),
     })?;
     let dir = DataDir::open(&RealDisk, data_dir, cluster, &node)?;
-    let ledger: Box<dyn Ledger> = Box::new(DiskLedger::open(Arc::new(RealDisk), dir)?);
-    Ok(Authority::start(ledger)?)
+    let ledger = DiskLedger::open(Arc::new(RealDisk), dir)?;
+    let copier = ledger.copier();
+    Ok((Authority::start(Box::new(ledger))?, copier))
 }
 
 /// Makes the directory, and makes sure that nobody else can read it: private keys are in there.

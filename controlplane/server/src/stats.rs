@@ -49,70 +49,82 @@ impl Stats {
 
     /// Everything in Prometheus' text form.
     pub(crate) fn to_prometheus(&self, ready: bool, revision: u64) -> String {
-        let mut out = String::new();
-        head(
-            &mut out,
-            "felix_ready_state",
-            "gauge",
-            "1 while callers should be sent here.",
-        );
-        line(&mut out, "felix_ready_state", "", u64::from(ready));
-        head(
-            &mut out,
-            "felix_controlplane_revision",
-            "gauge",
-            "Events in the ledger.",
-        );
-        line(&mut out, "felix_controlplane_revision", "", revision);
-        head(
-            &mut out,
-            "felix_inflight_requests",
-            "gauge",
-            "Requests being answered.",
-        );
         let in_flight = self.in_flight.load(Ordering::Relaxed);
-        line(&mut out, "felix_inflight_requests", "", in_flight);
         let minted = self.tokens_minted.load(Ordering::Relaxed);
-        head(
-            &mut out,
-            "felix_controlplane_tokens_minted_total",
-            "counter",
-            "Tokens signed.",
+        let mut out = Page(String::new());
+        out.one(
+            "gauge",
+            "felix_ready_state",
+            "1 while callers should be sent here.",
+            ready.into(),
         );
-        line(
-            &mut out,
+        out.one(
+            "gauge",
+            "felix_controlplane_revision",
+            "Events in the ledger.",
+            revision,
+        );
+        out.one(
+            "gauge",
+            "felix_inflight_requests",
+            "Requests being answered.",
+            in_flight,
+        );
+        out.one(
+            "counter",
             "felix_controlplane_tokens_minted_total",
-            "",
+            "Tokens signed.",
             minted,
         );
-        let name = "felix_controlplane_requests_total";
-        head(
-            &mut out,
-            name,
+        let requests = out.many(
             "counter",
+            "felix_controlplane_requests_total",
             "Requests answered, by listener and status.",
         );
         for ((listener, status), count) in &*guard(&self.requests) {
-            let labels = format!("{{listener=\"{listener}\",status=\"{status}\"}}");
-            line(&mut out, name, &labels, *count);
+            let labels = format!("listener=\"{listener}\",status=\"{status}\"");
+            out.line(requests, &labels, *count);
         }
-        let name = "felix_controlplane_auth_rejected_total";
-        head(&mut out, name, "counter", "Tokens refused, by reason.");
-        for (reason, count) in &*guard(&self.auth_rejected) {
-            line(&mut out, name, &format!("{{reason=\"{reason}\"}}"), *count);
-        }
-        let name = "felix_bootstrap_attempts_total";
-        head(
-            &mut out,
-            name,
+        let rejected = out.many(
             "counter",
-            "Calls of the bootstrap listener.",
+            "felix_controlplane_auth_rejected_total",
+            "Tokens refused, by reason.",
+        );
+        for (reason, count) in &*guard(&self.auth_rejected) {
+            out.line(rejected, &format!("reason=\"{reason}\""), *count);
+        }
+        let bootstrap = out.many(
+            "counter",
+            "felix_bootstrap_attempts_total",
+            "Calls of the bootstrap listener, by outcome and reason.",
         );
         for ((outcome, reason), count) in &*guard(&self.bootstrap) {
-            let labels = format!("{{outcome=\"{outcome}\",reason=\"{reason}\"}}");
-            line(&mut out, name, &labels, *count);
+            let labels = format!("outcome=\"{outcome}\",reason=\"{reason}\"");
+            out.line(bootstrap, &labels, *count);
         }
-        out
+        out.0
+    }
+}
+
+/// A text in Prometheus' form.
+struct Page(String);
+
+// Writing to a string cannot fail.
+impl Page {
+    /// A metric without labels.
+    fn one(&mut self, kind: &str, name: &'static str, help: &str, value: u64) {
+        self.many(kind, name, help);
+        let _ = writeln!(self.0, "{name} {value}");
+    }
+
+    /// The head of a metric whose lines follow.
+    fn many(&mut self, kind: &str, name: &'static str, help: &str) -> &'static str {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        name
+    }
+
+    fn line(&mut self, name: &str, labels: &str, value: u64) {
+        let _ = writeln!(self.0, "{name}{{{labels}}} {value}");
     }
 }
 
@@ -122,13 +134,4 @@ fn guard<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 fn add<K: Ord>(counts: &Mutex<BTreeMap<K, u64>>, key: K) {
     *guard(counts).entry(key).or_default() += 1;
-}
-
-fn head(out: &mut String, name: &str, kind: &str, help: &str) {
-    // Writing to a string cannot fail.
-    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
-}
-
-fn line(out: &mut String, name: &str, labels: &str, value: u64) {
-    let _ = writeln!(out, "{name}{labels} {value}");
 }

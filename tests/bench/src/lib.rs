@@ -13,8 +13,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use felix_auth::{Action, Permissions, Resource};
 use felix_engine::{
-    AckWhen, Append, Batch, CommitWhen, Draft, Effect, Input, Overflow, ProducerTable, ReaderId, Shard,
-    ShardOptions, Start, Ticket,
+    AckWhen, Append, Batch, CommitWhen, Draft, Effect, Input, Overflow, ProducerTable, ReaderId,
+    Shard, ShardOptions, Start, Ticket,
 };
 use felix_model::{InternalHeaders, Payloads, TimeMs, records_from_payloads};
 use felix_wire::event::{EventHead, Stamps};
@@ -49,13 +49,19 @@ fn payloads() -> Payloads {
 
 /// A list of 64 payloads of 256 bytes is within every bound.
 fn unreachable_list() -> Payloads {
-    Payloads { bytes: Bytes::from_static(&[0, 0, 0, 0]), count: 0 }
+    Payloads {
+        bytes: Bytes::from_static(&[0, 0, 0, 0]),
+        count: 0,
+    }
 }
 
 /// Takes one acknowledged keyed publish of 64 payloads off a stream's buffer and reads it.
 fn frame_decode(times: u64) -> u64 {
     let outgoing = Outgoing {
-        request: Some(Request { id: 7, ack: BinaryAck::PerBatch }),
+        request: Some(Request {
+            id: 7,
+            ack: BinaryAck::PerBatch,
+        }),
         producer: None,
         key: Some(b"customer-7"),
         tenant: "dev",
@@ -63,7 +69,10 @@ fn frame_decode(times: u64) -> u64 {
         stream: "orders",
     };
     let frame = outgoing.encode(&payloads()).unwrap_or_default();
-    let accepts = Accepts { payload_bytes_max: 1 << 24, extensions: false };
+    let accepts = Accepts {
+        payload_bytes_max: 1 << 24,
+        extensions: false,
+    };
     (0..times)
         .map(|_| {
             let mut buffer = BytesMut::from(frame.as_ref());
@@ -86,13 +95,24 @@ fn append_durable(times: u64) -> u64 {
     let mut answered = 0;
     for ticket in 0..times {
         let built = records_from_payloads(&payloads, None, 1, &InternalHeaders::default());
-        let Ok(draft) = built.map_err(drop).and_then(|log| Draft::from_log(log).map_err(drop)) else {
+        let Ok(draft) = built
+            .map_err(drop)
+            .and_then(|log| Draft::from_log(log).map_err(drop))
+        else {
             continue;
         };
-        append(&mut shard, ticket, draft.with_native(payloads.clone()), &mut effects);
+        append(
+            &mut shard,
+            ticket,
+            draft.with_native(payloads.clone()),
+            &mut effects,
+        );
         let end = shard.end();
         shard.handle(TimeMs(1), Input::Written { end }, &mut effects);
-        answered += effects.drain(..).filter(|effect| matches!(effect, Effect::Reply { .. })).count();
+        answered += effects
+            .drain(..)
+            .filter(|effect| matches!(effect, Effect::Reply { .. }))
+            .count();
     }
     answered as u64
 }
@@ -114,20 +134,39 @@ fn deliver(times: u64) -> u64 {
     let mut shard = Shard::new(options, ProducerTable::new(1));
     let mut effects = Vec::new();
     for reader in 0..READERS {
-        shard.handle(TimeMs(1), Input::Subscribe { reader: ReaderId(reader), start: Start::Latest }, &mut effects);
+        shard.handle(
+            TimeMs(1),
+            Input::Subscribe {
+                reader: ReaderId(reader),
+                start: Start::Latest,
+            },
+            &mut effects,
+        );
     }
     let payloads = payloads();
     let mut delivered = 0;
     for ticket in 0..times {
         effects.clear();
         for reader in 0..READERS {
-            let pull = Input::Pull { reader: ReaderId(reader), max_bytes: 1 << 18 };
+            let pull = Input::Pull {
+                reader: ReaderId(reader),
+                max_bytes: 1 << 18,
+            };
             shard.handle(TimeMs(1), pull, &mut effects);
         }
-        append(&mut shard, ticket, Draft::from_payloads(payloads.clone(), TimeMs(1)), &mut effects);
+        append(
+            &mut shard,
+            ticket,
+            Draft::from_payloads(payloads.clone(), TimeMs(1)),
+            &mut effects,
+        );
         for effect in &effects {
             if let Effect::Deliver { batches, .. } = effect {
-                delivered += batches.iter().filter_map(frame).map(|frame| frame.len() as u64).sum::<u64>();
+                delivered += batches
+                    .iter()
+                    .filter_map(frame)
+                    .map(|frame| frame.len() as u64)
+                    .sum::<u64>();
             }
         }
     }
@@ -157,7 +196,11 @@ fn permission_check(times: u64) -> u64 {
         "stream.publish:stream:dev/default/orders",
     ];
     let permissions = Permissions::compile_claim("dev", written);
-    let resource = Resource::Stream { tenant: "dev", namespace: "default", stream: "orders" };
+    let resource = Resource::Stream {
+        tenant: "dev",
+        namespace: "default",
+        stream: "orders",
+    };
     (0..times)
         .filter(|_| permissions.allows(Action::StreamPublish, std::hint::black_box(&resource)))
         .count() as u64
@@ -169,7 +212,10 @@ mod tests {
 
     #[test]
     fn every_operation_does_what_it_is_counted_for() {
-        let results: Vec<_> = OPERATIONS.iter().map(|(name, run)| (*name, run(3))).collect();
+        let results: Vec<_> = OPERATIONS
+            .iter()
+            .map(|(name, run)| (*name, run(3)))
+            .collect();
         let frame = 12 + 4 + 64 * (4 + 256);
         assert_eq!(
             results,

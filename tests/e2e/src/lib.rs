@@ -1,8 +1,9 @@
 //! Real processes on loopback: started, killed, started again, and looked at from outside.
 //!
 //! What lives here: a node as a process of its own ([`Node`]), the command line as a process, and the campaign that
-//! kills a node under load and compares what was acknowledged with what is there afterwards ([`kills`]). The tests in
-//! `tests/` use the same. [`segments`] writes a log for other people's tools to read.
+//! kills a node under load and compares what was acknowledged with what is there afterwards ([`kills`]), and
+//! the comparison of a load without and beside a reader that stopped ([`stopped_reader`]). The tests in `tests/` use the
+//! same.
 //!
 //! What never does: access to anything inside a server. What cannot be seen through a client, the command line or the
 //! admin listener is tested below, in the crate that decides it.
@@ -13,7 +14,10 @@
 mod history;
 pub mod kills;
 mod node;
-pub mod segments;
+mod outside;
+pub mod raw;
+pub mod stopped_reader;
 
 pub use history::{History, Lost};
 pub use node::{Home, Node, NodeFailed, Ready};
+pub use outside::eventually;

@@ -1,17 +1,15 @@
-//! `felix-e2e felixctl …` is the command line of Felix, as a process to be killed; `felix-e2e kills` kills it;
-//! `felix-e2e segments` writes what `tests/kafka` reads.
+//! `felix-e2e felixctl …` is the command line of Felix, as a process to be killed; `felix-e2e kills` kills it.
 //!
 //! What never lives here: anything that a test could not call; it is all in the library.
 //!
 //! Begin with [`main`].
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
-use felix_e2e::{Home, kills};
+use felix_e2e::{Home, kills, stopped_reader};
 use felixctl::surroundings::Surroundings;
 use indicatif::ProgressBar;
 
@@ -27,10 +25,11 @@ enum Command {
         #[arg(long)]
         seed: Option<u64>,
     },
-    /// Writes a log with every kind of batch into a directory and prints what is in it, as JSON
-    Segments {
-        /// The directory
-        directory: PathBuf,
+    /// Measures what a subscriber that stops reading does to the others, and whether it catches up
+    StoppedReader {
+        /// Length of each of the two phases
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
     },
 }
 
@@ -43,7 +42,7 @@ async fn main() -> ExitCode {
     }
     let outcome = match Command::parse() {
         Command::Kills { count, seed } => campaign(count, seed).await,
-        Command::Segments { directory } => write_segments(&directory),
+        Command::StoppedReader { seconds } => stopped_reader(Duration::from_secs(seconds)).await,
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -55,10 +54,16 @@ async fn main() -> ExitCode {
     }
 }
 
-fn write_segments(directory: &Path) -> Result<(), String> {
-    let written = felix_e2e::segments::write(directory).map_err(|error| error.to_string())?;
-    let json = serde_json::to_string(&written).map_err(|error| error.to_string())?;
-    println!("{json}");
+fn home() -> Result<Home, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    Home::new(program).map_err(|error| error.to_string())
+}
+
+async fn stopped_reader(phase: Duration) -> Result<(), String> {
+    let comparison = stopped_reader::run(&home()?, phase)
+        .await
+        .map_err(|error| error.to_string())?;
+    comparison.print();
     Ok(())
 }
 
@@ -66,8 +71,7 @@ async fn campaign(count: u32, seed: Option<u64>) -> Result<(), String> {
     let seed = seed
         .map_or_else(getrandom::u64, Ok)
         .map_err(|error| error.to_string())?;
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let home = Home::new(program).map_err(|error| error.to_string())?;
+    let home = home()?;
     println!("seed {seed}, data in {}", home.path().display());
     let bar = ProgressBar::new(u64::from(count));
     let began = Instant::now();

@@ -47,6 +47,10 @@ pub struct Ready {
     pub controlplane_url: String,
     /// A token for it.
     pub controlplane_token: String,
+    /// The broker's metrics and administration listener.
+    pub broker_admin_url: String,
+    /// The listener that mints tokens.
+    pub bootstrap_url: String,
 }
 
 /// Why a node did not do what was asked.

@@ -48,7 +48,7 @@ impl fmt::Display for Violation {
 
 /// What was found in one run.
 #[derive(Debug, Default)]
-pub struct Findings {
+pub(crate) struct Findings {
     found: Vec<Violation>,
     pub(crate) now: TimeMs,
 }
@@ -69,11 +69,6 @@ impl Findings {
         if !holds {
             self.report(check, what());
         }
-    }
-
-    /// What was found so far.
-    pub fn violations(&self) -> &[Violation] {
-        &self.found
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -89,6 +89,7 @@ impl Injector {
     }
 
     fn see(&self, call: &Call) {
+        if std::env::args().any(|a| a == "replay") { println!("    {:?} {}", call.kind, call.path.display()); }
         if !call.kind.changes() {
             return;
         }
@@ -116,6 +117,7 @@ impl Injector {
         *state.done.entry((call.kind, name)).or_default() += 1;
         state.has_stopped |= fault == Fault::Crash;
         drop(state);
+        if std::env::args().any(|a| a == "replay") { println!("      FAULT {fault:?}"); }
         self.disk.fail(call.number, fault);
     }
 

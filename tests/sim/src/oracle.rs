@@ -13,7 +13,8 @@ use crate::plan::Mode;
 
 mod recovery;
 
-pub(crate) use recovery::{Ending, Found, Loss};
+pub use recovery::Ending;
+pub(crate) use recovery::Found;
 
 /// Which batch, in the order in which they were made. It is written into the first payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -160,27 +161,31 @@ impl Oracle {
             facts.is_refused |= why != AppendRefused::OutcomeUnknown;
             return;
         };
-        let known = |number| {
-            let base = self.sequences.get(&Sequence { number, ..sequence })?;
-            self.claims.get(base).filter(|_| Offset(*base) >= self.start)
-        };
+        let known = |number| self.is_live(Sequence { number, ..sequence });
         let own = known(sequence.number);
         let wrong = match why {
             AppendRefused::UnknownProducer => {
                 let first = Sequence { number: 0, ..sequence };
                 let last = Sequence { number: u64::MAX, ..sequence };
-                let mut bases = self.sequences.range(first..=last).map(|(_, base)| *base);
-                bases.any(|base| Offset(base) >= self.start && self.claims.contains_key(&base))
+                self.sequences.range(first..=last).any(|(sequence, _)| self.is_live(*sequence))
             }
-            AppendRefused::SequenceGap { expected } => known(expected).is_some(),
-            AppendRefused::SequenceExpired { .. } => own.is_some(),
+            AppendRefused::SequenceGap { expected } => known(expected),
+            AppendRefused::SequenceExpired { .. } => own,
             AppendRefused::SequenceReused { .. } => true,
             _ => false,
         };
-        let (Sequence { producer, number }, own) = (sequence, own.is_some());
+        let Sequence { producer, number } = sequence;
         self.findings.expect(!wrong, Check::Idempotent, || {
             format!("sequence {number} of producer {producer} (in the log: {own}) was refused: {why}")
         });
+    }
+
+    /// Whether somebody knows this batch to be in the log.
+    fn is_live(&self, sequence: Sequence) -> bool {
+        let Some(base) = self.sequences.get(&sequence) else { return false };
+        let Some(claim) = self.claims.get(base) else { return false };
+        let facts = self.facts(claim.uid);
+        Offset(*base) >= self.start && facts.is_some_and(|facts| facts.sequence == Some(sequence))
     }
 
     /// A reader was given a batch; what it read begins at `from`.

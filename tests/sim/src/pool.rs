@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use felix_engine::WriteFailure;
 use felix_journal::{
-    AppendFailed, DiskError, DiskFile, Log, LogReader, PrepareJob, RetainJob, RetentionPolicy, SealJob,
+    AppendFailed, DiskError, DiskFile, Log, PrepareJob, RetainJob, RetentionPolicy, SealJob,
     SyncFailed, SyncJob,
 };
 use felix_model::{BatchHeader, Offset, TimeMs};
@@ -86,15 +86,6 @@ impl Pool {
             flush_due: None,
             jobs: Vec::new(),
         }
-    }
-
-    pub(crate) fn reader(&self) -> LogReader {
-        self.log.reader()
-    }
-
-    /// Everything below it is durable, as far as the log knows.
-    pub(crate) fn durable_end(&self) -> Offset {
-        self.log.durable_end()
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {
@@ -288,8 +279,8 @@ impl Pool {
         self.log.start()
     }
 
-    /// Lets go of what an idle log need not hold.
-    pub(crate) fn rest(&mut self) {
+    /// Lets go of what an idle log need not hold; whether the log is well.
+    pub(crate) fn rest(&mut self) -> bool {
         let before = self.log.durable_end();
         let result = self.log.rest();
         let end = self.log.durable_end();
@@ -298,14 +289,22 @@ impl Pool {
             Ok(()) => {}
             Err(_) => self.poisoned(),
         }
+        !self.poison_told
     }
 
-    /// Writes what is queued, makes it durable and lets the files go.
-    pub(crate) fn close(&mut self, random: &mut Random, now: TimeMs) {
+    /// Writes what is queued, makes it durable and lets the files go; whether all of that went well. Background work
+    /// that has run is finished first, and what has not begun to is left: the log may be opened again.
+    pub(crate) fn close(mut self, random: &mut Random, now: TimeMs) -> bool {
+        self.jobs.retain(|job| {
+            matches!(job.work, Work::Synced(..) | Work::Sealed(..) | Work::Prepared(_))
+        });
+        while !self.jobs.is_empty() {
+            self.advance(0);
+        }
         while !self.inbox.is_empty() {
             self.write(random, now, false);
         }
-        self.rest();
+        self.rest()
     }
 }
 

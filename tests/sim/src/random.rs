@@ -2,16 +2,16 @@
 
 /// A repeatable sequence of numbers (splitmix64): small, fast, and the same on every machine.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     /// The sequence of this seed. Neighbouring seeds have nothing in common.
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -20,30 +20,30 @@ impl Random {
     }
 
     /// A number below `bound`; 0 when the bound is.
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 { 0 } else { self.next() % bound }
     }
 
     /// A number from `low` to `high`, both included.
-    pub fn between(&mut self, low: u64, high: u64) -> u64 {
+    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
     /// True `percent` times in a hundred.
-    pub fn percent(&mut self, percent: u64) -> bool {
+    pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
     /// An index into something of this length; 0 when it is empty.
-    pub fn index(&mut self, length: usize) -> usize {
+    pub(crate) fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).unwrap_or(0)
     }
 
     /// One of several, which are at least one.
-    pub fn pick<T: Copy, const N: usize>(&mut self, from: [T; N]) -> T {
+    #[expect(clippy::indexing_slicing, reason = "an index is below the length, which is not 0")]
+    pub(crate) fn pick<T: Copy, const N: usize>(&mut self, from: [T; N]) -> T {
         const { assert!(N > 0, "there is something to pick") };
-        let [first, ..] = from;
-        from.get(self.index(N)).copied().unwrap_or(first)
+        from[self.index(N)]
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 /// A running hash over the lines of a run (FNV-1a, 64 bits): two runs with one hash did the same.
 #[derive(Debug)]
-pub struct Transcript {
+pub(crate) struct Transcript {
     hash: u64,
     lines: u64,
     is_printed: bool,
@@ -15,12 +15,12 @@ const PRIME: u64 = 0x0000_0100_0000_01b3;
 
 impl Transcript {
     /// Nothing happened yet. Lines are also printed if `is_printed`.
-    pub fn new(is_printed: bool) -> Self {
+    pub(crate) fn new(is_printed: bool) -> Self {
         Self { hash: OFFSET_BASIS, lines: 0, is_printed }
     }
 
     /// Takes note of a line.
-    pub fn say(&mut self, line: fmt::Arguments<'_>) {
+    pub(crate) fn say(&mut self, line: fmt::Arguments<'_>) {
         self.lines += 1;
         if self.is_printed {
             println!("{line}");
@@ -31,19 +31,19 @@ impl Transcript {
     }
 
     /// Takes note of bytes.
-    pub fn bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.hash = (self.hash ^ u64::from(*byte)).wrapping_mul(PRIME);
         }
     }
 
     /// The hash of all that was noted.
-    pub fn hash(&self) -> u64 {
+    pub(crate) fn hash(&self) -> u64 {
         self.hash
     }
 
     /// How many lines there are.
-    pub fn lines(&self) -> u64 {
+    pub(crate) fn lines(&self) -> u64 {
         self.lines
     }
 }

@@ -99,6 +99,7 @@ fn config_table(tree: &Tree, path: &str) -> String {
         defaults: defaults(text),
         strings: source.product_strings().collect(),
         limits: tree.text(&limits),
+        text,
     };
     let mut rows = String::from("| key | environment | default | meaning |\n|---|---|---|---|\n");
     keys.write("Config", "", &mut rows);
@@ -110,6 +111,7 @@ struct Keys<'a> {
     defaults: BTreeMap<(String, String), String>,
     strings: Vec<&'a str>,
     limits: &'a str,
+    text: &'a str,
 }
 
 impl Keys<'_> {
@@ -165,10 +167,23 @@ impl Keys<'_> {
         prefix.map(|prefix| format!("{prefix}{}", key.to_uppercase()))
     }
 
+    /// A default that a function of the file makes is what that function says: its first literal.
+    fn said_by<'e>(&'e self, expression: &'e str) -> &'e str {
+        let body = expression
+            .strip_suffix("()")
+            .and_then(|name| self.text.split_once(&format!("fn {name}()")))
+            .and_then(|(_, body)| body.split("\n}").next());
+        let literal = body.and_then(|body| body.get(body.find('"')?..));
+        let end = |literal: &str| literal.get(1..)?.find('"').map(|end| end + 2);
+        literal
+            .and_then(|literal| literal.get(..end(literal)?))
+            .unwrap_or(expression)
+    }
+
     fn default(&self, of: &str, field: &Field) -> String {
         let written = self.defaults.get(&(of.to_owned(), field.name.clone()));
         match written.map(String::as_str) {
-            Some(expression) => humane(expression, self.limits),
+            Some(expression) => humane(self.said_by(expression), self.limits),
             None if field.kind.starts_with("Option<") => "unset".to_owned(),
             None if field.kind == "bool" => "`false`".to_owned(),
             None if field.kind.starts_with('u') => "`0`".to_owned(),
@@ -285,6 +300,8 @@ pub struct Config {
     pub bytes: u64,
     /// At most.
     pub connections: usize,
+    /// A name.
+    pub name: Name,
 }
 pub struct Quota {
     /// A second.
@@ -304,8 +321,12 @@ impl Default for Config {
             quota: Quota::default(),
             bytes: 64 * 1024 * 1024,
             connections: crate::limits::CONNECTIONS_MAX,
+            name: default_name(),
         }
     }
+}
+fn default_name() -> Name {
+    "felix".parse().unwrap()
 }
 const ENVIRONMENT: &[(&str, &str)] = &[("FELIX_BIND", "listen"), ("FELIX_RATE", "quota.rate")];
 "#;
@@ -331,6 +352,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[("FELIX_BIND", "listen"), ("FELIX_RATE", 
             "| `quota.tenants.NAME.each` |  | `0` | Of one. |",
             "| `bytes` |  | 64 MiB | Memory. |",
             "| `connections` |  | `8192` | At most. |",
+            "| `name` |  | `felix` | A name. |",
         ] {
             assert!(fresh.contains(row), "{row} in\n{fresh}");
         }

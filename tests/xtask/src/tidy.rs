@@ -12,6 +12,7 @@ pub(crate) fn complaints(tree: &Tree, workspace: &Workspace) -> Vec<Complaint> {
         crates::no_features(workspace),
         crates::manifests(tree, workspace),
         crates::dependencies(tree, workspace),
+        crates::unused_versions(tree, workspace),
         sources::heads(tree, workspace),
         sources::dead_files(tree, workspace),
         sources::tests_assert(tree),

@@ -198,7 +198,7 @@ impl Shard {
     /// Moves the mark, lets answers go and wakes the readers that waited.
     pub(super) fn commit(&mut self, mark: Offset, effects: &mut Vec<Effect>) {
         let mark = mark.min(self.end);
-        if mark <= self.committed || self.status == Status::Poisoned {
+        if mark <= self.committed {
             return;
         }
         while let Some(batch) = self.in_flight.pop_front_if(|batch| batch.end <= mark) {

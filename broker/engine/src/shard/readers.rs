@@ -429,3 +429,57 @@ fn is_page_at(
             .all(|pair| matches!(pair, [one, two] if one.end == two.base))
         && batches.last().is_some_and(|last| last.end <= committed)
 }
+
+#[cfg(test)]
+mod tests {
+    use felix_model::{Payloads, TimeMs};
+
+    use super::*;
+    use crate::{AckWhen, Append, Draft, Input, Overflow, ProducerTable, ShardOptions, Ticket};
+
+    #[test]
+    fn readers_that_wait_share_one_run_whatever_their_bounds() {
+        let options = ShardOptions::memory(1 << 20, 1 << 20, Overflow::DropNew);
+        let mut shard = Shard::new(options, ProducerTable::new(1));
+        let mut effects = Vec::new();
+        for id in 0..500_u32 {
+            let reader = ReaderId(id.into());
+            shard.handle(
+                TimeMs(0),
+                Input::Subscribe {
+                    reader,
+                    start: Start::Latest,
+                },
+                &mut effects,
+            );
+            shard.handle(
+                TimeMs(0),
+                Input::Pull {
+                    reader,
+                    max_bytes: id,
+                },
+                &mut effects,
+            );
+        }
+        effects.clear();
+        let batch = Draft::from_payloads(Payloads::build([b"a".as_slice()]).unwrap(), TimeMs(0));
+        let (ticket, ack) = (Ticket(0), AckWhen::Never);
+        let append = Append {
+            ticket,
+            batch,
+            expected: None,
+            producer: None,
+            ack,
+        };
+        shard.handle(TimeMs(0), Input::Append(append), &mut effects);
+
+        let mut runs = Vec::new();
+        for effect in &effects {
+            if let Effect::Deliver { batches, .. } = effect {
+                runs.push(batches.as_ptr());
+            }
+        }
+        assert_eq!(runs.len(), 500);
+        assert!(runs.iter().all(|run| *run == runs[0]));
+    }
+}

@@ -1,11 +1,16 @@
 //! What a shard is, said as simply as possible: a `Vec` of batches, a `BTreeMap` of readers, and
 //! marks. It looks everything up by walking along, and predicts every effect of the engine.
 
+pub(crate) mod journal;
+mod memory;
+pub(crate) mod ops;
+mod readers;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use felix_engine::{
     AckWhen, AppendRefused, Appended, CloseReason, CommitWhen, Overflow, Produced, ReaderEnd,
-    ReaderId, ShardOptions, Start, Storage, SubscribeRefused, WriteFailure,
+    ReaderId, ShardOptions, Storage, SubscribeRefused, WriteFailure,
 };
 use felix_model::Offset;
 
@@ -405,7 +410,10 @@ impl Model {
                     | AppendRefused::SequenceReused { .. }
                     | AppendRefused::UnknownProducer,
                 ) if failed => None,
-                _ => continue,
+                Decided::Held
+                | Decided::Append { .. }
+                | Decided::Duplicate { .. }
+                | Decided::Refused(_) => continue,
             };
             failed = true;
             *decided = Decided::Refused(match (why, end) {
@@ -418,119 +426,6 @@ impl Model {
         self.poisoned = why != WriteFailure::Full && self.closing.is_none();
         self.release();
         self.finish_closing();
-    }
-
-    /// Moves the start of the window, and in memory settles who loses what.
-    fn evict(&mut self) {
-        let bound = self.window_bound();
-        let newest = self.committed;
-        while self.held_bytes(self.window_start, newest) > bound {
-            let Some(oldest) = self
-                .log
-                .iter()
-                .find(|entry| entry.base >= self.window_start)
-            else {
-                return;
-            };
-            if oldest.end == newest {
-                return self.fit_ring();
-            }
-            self.window_start = oldest.end;
-        }
-        self.fit_ring();
-    }
-
-    fn fit_ring(&mut self) {
-        let Storage::Memory {
-            ring_bytes,
-            overflow: Overflow::DropNew,
-            ..
-        } = self.options.storage
-        else {
-            return;
-        };
-        let newest = self
-            .log
-            .iter()
-            .rfind(|entry| entry.end <= self.committed)
-            .unwrap()
-            .base;
-        for reader in self.readers.values_mut() {
-            if reader.cut.is_none() && reader.position < self.window_start {
-                reader.cut = Some(newest);
-            }
-        }
-        loop {
-            let kept: Vec<Entry> = self
-                .log
-                .iter()
-                .filter(|entry| entry.end <= self.window_start)
-                .filter(|entry| self.readers.values().any(|reader| is_owed(reader, entry)))
-                .copied()
-                .collect();
-            let bytes: u64 = kept.iter().map(|entry| entry.bytes).sum();
-            let window = self.held_bytes(self.window_start, self.committed);
-            let Some(oldest) = kept.first().filter(|_| window + bytes > ring_bytes) else {
-                return;
-            };
-            for reader in self
-                .readers
-                .values_mut()
-                .filter(|reader| is_owed(reader, oldest))
-            {
-                if reader.cut == Some(oldest.end) {
-                    lose_until(reader, self.committed);
-                    reader.cut = None;
-                } else {
-                    lose_until(reader, oldest.end);
-                }
-            }
-        }
-    }
-
-    fn window_bound(&self) -> u64 {
-        match self.options.storage {
-            Storage::Durable { .. } => self.options.limits.window_bytes,
-            Storage::Memory {
-                ring_bytes,
-                reader_bytes,
-                overflow: Overflow::DropNew,
-            } => reader_bytes.min(ring_bytes / 2),
-            Storage::Memory {
-                ring_bytes,
-                reader_bytes,
-                ..
-            } => reader_bytes.min(ring_bytes),
-        }
-    }
-
-    fn held_bytes(&self, from: u64, to: u64) -> u64 {
-        let inside = self
-            .log
-            .iter()
-            .filter(|entry| entry.base >= from && entry.end <= to);
-        inside.map(|entry| entry.bytes).sum()
-    }
-
-    /// Under `block`: is it enough to drop what all readers have?
-    fn has_room(&self, bytes: u64) -> bool {
-        let slowest = self.readers.values().map(|reader| reader.position).min();
-        let needed = slowest.unwrap_or(self.committed).max(self.window_start);
-        let needed = self
-            .log
-            .iter()
-            .map(|entry| entry.base)
-            .rfind(|&base| base <= needed)
-            .map_or(0, |base| {
-                if needed < self.committed {
-                    base
-                } else {
-                    needed
-                }
-            });
-        needed >= self.committed
-            || self.held_bytes(needed.max(self.window_start), self.committed) + bytes
-                <= self.window_bound()
     }
 
     fn decide_held(&mut self) {
@@ -567,202 +462,6 @@ impl Model {
         let held = self.held.len() as u32;
         self.refuse_held(AppendRefused::Blocked { held }, now);
         self.decide_held();
-    }
-
-    pub(crate) fn subscribe(&mut self, id: ReaderId, start: Start) {
-        let (oldest, next) = (self.oldest(), self.committed);
-        let refused = match start {
-            _ if self.closing.is_some() => self
-                .closing
-                .map(|reason| SubscribeRefused::Closed { reason }),
-            _ if self.readers.contains_key(&id) => Some(SubscribeRefused::Duplicate),
-            Start::Offset(at) if at.0 < oldest => Some(SubscribeRefused::TooOld {
-                oldest: Offset(oldest),
-            }),
-            Start::Offset(at) if at.0 > next => {
-                Some(SubscribeRefused::InFuture { next: Offset(next) })
-            }
-            Start::Offset(_) | Start::Latest | Start::Earliest => None,
-        };
-        if let Some(why) = refused {
-            return self.events.push(Event::SubscribeRefused(id, why));
-        }
-        let position = match start {
-            Start::Latest => next,
-            Start::Earliest => oldest,
-            Start::Offset(at) => at.0,
-        };
-        let doing = Doing::Nothing;
-        let reader = Reader {
-            position,
-            max_bytes: 0,
-            doing,
-            skipped: 0,
-            lost: 0,
-            lost_total: 0,
-            cut: None,
-        };
-        self.readers.insert(id, reader);
-        let visible = self
-            .log
-            .iter()
-            .rfind(|entry| !entry.control && entry.end <= self.committed);
-        let live = visible.map_or(0, |entry| entry.end).max(position);
-        self.events.push(Event::Subscribed(id, position, live));
-    }
-
-    pub(crate) fn unsubscribe(&mut self, id: ReaderId) {
-        if self.readers.contains_key(&id) {
-            self.forget(id);
-            self.decide_held();
-        }
-    }
-
-    fn forget(&mut self, id: ReaderId) {
-        if let Some(reader) = self.readers.remove(&id) {
-            self.lost_by_the_gone += reader.lost_total + self.lost_so_far(&reader);
-        }
-    }
-
-    pub(crate) fn pull(&mut self, id: ReaderId, max_bytes: u32) {
-        let Some(reader) = self.readers.get_mut(&id) else {
-            return;
-        };
-        reader.max_bytes = max_bytes;
-        if reader.doing == Doing::Nothing {
-            self.serve(id);
-            self.decide_held();
-        }
-    }
-
-    /// `batches`: base and end of each. `None`: it is below `oldest`, or cannot be read.
-    pub(crate) fn page(
-        &mut self,
-        id: ReaderId,
-        from: u64,
-        page: Result<&[(u64, u64)], Option<u64>>,
-    ) {
-        let Some(&reader) = self.readers.get(&id) else {
-            return;
-        };
-        if reader.doing != Doing::Reading || reader.position != from {
-            return;
-        }
-        match page {
-            Err(Some(oldest)) => self.too_old(id, oldest.max(self.start)),
-            Ok(batches)
-                if batches
-                    .iter()
-                    .any(|&(base, end)| (base..end).contains(&from)) =>
-            {
-                let until = batches.last().unwrap().1;
-                self.deliver(id, u32::MAX, until);
-                let passed_control_only = |reader: &&mut Reader| reader.doing == Doing::Waiting;
-                if self
-                    .readers
-                    .get_mut(&id)
-                    .filter(passed_control_only)
-                    .is_some()
-                {
-                    self.serve(id);
-                }
-            }
-            Ok(_) | Err(None) => {
-                self.forget(id);
-                self.events.push(Event::Ended(
-                    id,
-                    ReaderEnd::Unreadable {
-                        position: Offset(from),
-                    },
-                ));
-            }
-        }
-    }
-
-    fn too_old(&mut self, id: ReaderId, oldest: u64) {
-        let position = Offset(self.readers[&id].position);
-        self.forget(id);
-        self.events.push(Event::Ended(
-            id,
-            ReaderEnd::TooOld {
-                position,
-                oldest: Offset(oldest),
-            },
-        ));
-    }
-
-    fn serve(&mut self, id: ReaderId) {
-        let durable = self.is_durable();
-        let drops_old = !durable && !self.drops_new();
-        let (committed, window_start, start) = (self.committed, self.window_start, self.start);
-        let reader = self.readers.get_mut(&id).unwrap();
-        if drops_old && reader.position < window_start {
-            lose_until(reader, window_start);
-        }
-        reader.doing = Doing::Waiting;
-        let (from, max_bytes, until) = (reader.position, reader.max_bytes, committed);
-        if from >= committed {
-            return;
-        }
-        if durable && from < start && from < window_start {
-            return self.too_old(id, start);
-        }
-        if durable && from < window_start {
-            reader.doing = Doing::Reading;
-            return self.events.push(Event::Read {
-                reader: id,
-                from,
-                max_bytes,
-                until,
-            });
-        }
-        let until = reader.cut.unwrap_or(until);
-        self.deliver(id, max_bytes, until);
-    }
-
-    /// Delivers what lies before `until`. The reader waits if that is nothing.
-    fn deliver(&mut self, id: ReaderId, max_bytes: u32, until: u64) {
-        let reader = self.readers.get_mut(&id).unwrap();
-        let mut batches = Vec::new();
-        let mut bytes = 0;
-        let mut from = reader.position;
-        let here = self
-            .log
-            .iter()
-            .filter(|entry| entry.end > reader.position && entry.base < until);
-        let mut next = reader.position;
-        for entry in here {
-            let fits = batches.is_empty() || bytes + entry.bytes <= u64::from(max_bytes);
-            if entry.control && batches.is_empty() {
-                from = entry.end;
-            } else if entry.control || !fits {
-                break;
-            } else {
-                bytes += entry.bytes;
-                batches.push(entry.base);
-            }
-            next = entry.end;
-        }
-        reader.skipped += from - reader.position;
-        reader.position = next;
-        reader.doing = Doing::Waiting;
-        if batches.is_empty() {
-            return;
-        }
-        reader.doing = Doing::Nothing;
-        let skipped = std::mem::take(&mut reader.skipped);
-        let lost = std::mem::take(&mut reader.lost);
-        self.events.push(Event::Deliver {
-            reader: id,
-            from,
-            batches,
-            skipped,
-            lost,
-        });
-        if reader.cut.is_some_and(|cut| reader.position >= cut) {
-            lose_until(reader, self.committed);
-            reader.cut = None;
-        }
     }
 
     pub(crate) fn trimmed(&mut self, start: u64) {
@@ -810,14 +509,6 @@ impl Model {
         }
     }
 
-    fn lost_so_far(&self, reader: &Reader) -> u64 {
-        match reader.cut {
-            Some(cut) => self.committed - cut,
-            None if self.is_durable() || self.drops_new() => 0,
-            None => self.window_start.saturating_sub(reader.position),
-        }
-    }
-
     pub(crate) fn is_durable(&self) -> bool {
         matches!(self.options.storage, Storage::Durable { .. })
     }
@@ -831,14 +522,4 @@ impl Model {
             }
         )
     }
-}
-
-fn is_owed(reader: &Reader, entry: &Entry) -> bool {
-    reader.position < entry.end && reader.cut.is_some_and(|cut| cut > entry.base)
-}
-
-fn lose_until(reader: &mut Reader, position: u64) {
-    reader.lost += position - reader.position;
-    reader.lost_total += position - reader.position;
-    reader.position = position;
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{Advice, FallocateFlags};
+use rustix::fs::FallocateFlags;
 
 use super::{Boot, Disk, DiskFile, Entry, Space};
 
@@ -153,11 +153,6 @@ impl DiskFile for RealFile {
             0,
             bytes,
         )?)
-    }
-
-    fn drop_cache(&self) {
-        // Only advice: where it is not taken, the checksums still tell.
-        let _ = rustix::fs::fadvise(&self.0, 0, None, Advice::DontNeed);
     }
 }
 

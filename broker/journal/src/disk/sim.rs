@@ -10,16 +10,21 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{self, IoSlice};
-use std::path::{Component, Path, PathBuf};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::{Boot, Disk, DiskFile, Entry, Space};
 
 mod crash;
+mod file;
 mod node;
+mod random;
+mod tree;
 
-use node::{Change, Link, Node, NodeId};
+use file::SimFile;
+use node::{Link, Node, NodeId};
+use random::Random;
 
 /// What kind of call is made to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -444,219 +449,5 @@ impl Disk for SimDisk {
 
     fn boot(&self) -> Option<Boot> {
         Some(u128::from(self.guard().boots).to_be_bytes())
-    }
-}
-
-/// An open file of a simulated disk.
-struct SimFile {
-    disk: SimDisk,
-    id: NodeId,
-    path: PathBuf,
-    epoch: u64,
-    writable: bool,
-}
-
-impl fmt::Debug for SimFile {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("SimFile")
-            .field("path", &self.path)
-            .field("epoch", &self.epoch)
-            .finish_non_exhaustive()
-    }
-}
-
-impl SimFile {
-    fn enter(&self, kind: CallKind) -> io::Result<(MutexGuard<'_, Inner>, Option<Fault>)> {
-        if kind.changes() && kind != CallKind::Sync && !self.writable {
-            return Err(io::Error::from(io::ErrorKind::PermissionDenied));
-        }
-        self.disk.enter(kind, &self.path, Some(self.epoch))
-    }
-}
-
-impl DiskFile for SimFile {
-    fn read_at(&self, into: &mut [u8], position: u64) -> io::Result<usize> {
-        let (inner, _) = self.enter(CallKind::Read)?;
-        let bytes = inner.node(self.id)?.bytes()?;
-        let from = usize::try_from(position).map_or(bytes.len(), |at| at.min(bytes.len()));
-        let available = bytes.get(from..).unwrap_or_default();
-        let count = available.len().min(into.len());
-        if let (Some(to), Some(source)) = (into.get_mut(..count), available.get(..count)) {
-            to.copy_from_slice(source);
-        }
-        Ok(count)
-    }
-
-    fn write_at(&self, buffers: &[IoSlice<'_>], position: u64) -> io::Result<()> {
-        let (mut inner, fault) = self.enter(CallKind::Write)?;
-        let mut bytes: Vec<u8> = buffers
-            .iter()
-            .flat_map(|buffer| buffer.iter().copied())
-            .collect();
-        let room = inner.capacity.saturating_sub(inner.used());
-        let grows = (position + bytes.len() as u64)
-            .saturating_sub(inner.node(self.id)?.bytes()?.len() as u64);
-        let error = match fault {
-            Some(fault) => Some(fault.error()),
-            None if grows > room => Some(Fault::Full.error()),
-            None => None,
-        };
-        if error.is_some() {
-            let kept = inner.random.below(bytes.len() as u64 + 1).min(room);
-            bytes.truncate(usize::try_from(kept).unwrap_or(0));
-        }
-        inner
-            .node_mut(self.id)?
-            .change(Change::Write { position, bytes })?;
-        error.map_or(Ok(()), Err)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        let (mut inner, fault) = self.enter(CallKind::Sync)?;
-        match fault {
-            None => inner.node_mut(self.id)?.sync(),
-            Some(Fault::Crash) => {
-                if inner.random.coin() {
-                    inner.node_mut(self.id)?.sync();
-                }
-                return Err(Fault::Crash.error());
-            }
-            Some(fault) => {
-                inner.node_mut(self.id)?.sync_failed();
-                return Err(fault.error());
-            }
-        }
-        Ok(())
-    }
-
-    fn set_len(&self, bytes: u64) -> io::Result<()> {
-        let (mut inner, fault) = self.enter(CallKind::SetLen)?;
-        match fault {
-            None => inner.node_mut(self.id)?.change(Change::SetLen(bytes)),
-            Some(Fault::Crash) => {
-                if inner.random.coin() {
-                    inner.node_mut(self.id)?.change(Change::SetLen(bytes))?;
-                }
-                Err(Fault::Crash.error())
-            }
-            Some(fault) => Err(fault.error()),
-        }
-    }
-
-    fn byte_len(&self) -> io::Result<u64> {
-        let (inner, _) = self.enter(CallKind::Read)?;
-        Ok(inner.node(self.id)?.bytes()?.len() as u64)
-    }
-
-    fn reserve(&self, _bytes: u64) -> io::Result<()> {
-        // Reserved space is not modelled: it changes no length and no byte.
-        let (_inner, fault) = self.enter(CallKind::Reserve)?;
-        fault.map_or(Ok(()), |fault| Err(fault.error()))
-    }
-}
-
-impl Inner {
-    fn node(&self, id: NodeId) -> io::Result<&Node> {
-        self.nodes
-            .get(&id)
-            .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
-    }
-
-    fn node_mut(&mut self, id: NodeId) -> io::Result<&mut Node> {
-        self.nodes
-            .get_mut(&id)
-            .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
-    }
-
-    fn find(&self, path: &Path) -> io::Result<NodeId> {
-        let mut at = ROOT;
-        for part in path.components() {
-            match part {
-                Component::RootDir | Component::CurDir => {}
-                Component::Normal(name) => {
-                    let entries = self.node(at)?.entries()?;
-                    at = *entries
-                        .get(name.to_string_lossy().as_ref())
-                        .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-                }
-                Component::ParentDir | Component::Prefix(_) => {
-                    return Err(io::Error::from(io::ErrorKind::InvalidInput));
-                }
-            }
-        }
-        Ok(at)
-    }
-
-    fn split(&self, path: &Path) -> io::Result<(NodeId, String)> {
-        let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
-        let dir = self.find(path.parent().ok_or_else(invalid)?)?;
-        let name = path
-            .file_name()
-            .ok_or_else(invalid)?
-            .to_string_lossy()
-            .into_owned();
-        Ok((dir, name))
-    }
-
-    fn add(&mut self, path: &Path, node: Node) -> io::Result<NodeId> {
-        if self.find(path).is_ok() {
-            return Err(io::Error::from(io::ErrorKind::AlreadyExists));
-        }
-        if self.used() >= self.capacity {
-            return Err(Fault::Full.error());
-        }
-        let (dir, name) = self.split(path)?;
-        let id = self.next_node;
-        self.node_mut(dir)?.link(Link::Add { name, id })?;
-        self.next_node += 1;
-        self.nodes.insert(id, node);
-        Ok(id)
-    }
-
-    /// Bytes of all files that still have a name.
-    fn used(&self) -> u64 {
-        let mut used = 0;
-        let mut directories = vec![ROOT];
-        while let Some(id) = directories.pop() {
-            let Ok(entries) = self.node(id).and_then(Node::entries) else {
-                continue;
-            };
-            for id in entries.values() {
-                match self.nodes.get(id) {
-                    Some(node) if node.is_dir() => directories.push(*id),
-                    Some(node) => used += node.bytes().map_or(0, |bytes| bytes.len() as u64),
-                    None => {}
-                }
-            }
-        }
-        used
-    }
-}
-
-/// A small generator of repeatable choices (xorshift with a multiplied output).
-#[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        // Neighbouring seeds must not start alike, and the state must not be zero.
-        Self(seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 8
-    }
-
-    /// A number below `bound`, or zero when the bound is.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        if bound == 0 { 0 } else { self.next() % bound }
-    }
-
-    pub(crate) fn coin(&mut self) -> bool {
-        self.next().is_multiple_of(2)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -22,6 +22,9 @@ pub(super) struct Cell {
     sync: SyncMode,
     flush_planned: AtomicBool,
     rest_planned: AtomicBool,
+    /// Whether the log is closed. Held for reading by whoever works on its files without holding the log, so that a
+    /// closed log is left alone: its directory may be opened again.
+    closed: RwLock<bool>,
 }
 
 #[derive(Default)]
@@ -82,6 +85,7 @@ impl Cell {
             sync,
             flush_planned: AtomicBool::new(false),
             rest_planned: AtomicBool::new(false),
+            closed: RwLock::new(false),
         }
     }
 
@@ -149,7 +153,7 @@ impl Cell {
         }
         if self.sync == SyncMode::OnCommit && end > before {
             let result = writer.log.sync_records();
-            writer.report_flush(result);
+            writer.report_flush(&result);
         }
         self.plan_chores(writer, pool);
     }
@@ -180,39 +184,48 @@ impl Cell {
     pub(super) fn flush_in_background(&self) {
         // Before the capture: a write that comes after it plans the next flush.
         self.flush_planned.store(false, Ordering::Release);
-        let job = match self.writer().log.begin_sync() {
-            Ok(Some(job)) => job,
-            Ok(None) | Err(_) => return,
+        let Some(_open) = self.stay_open() else {
+            return;
+        };
+        let Ok(Some(job)) = self.writer().log.begin_sync() else {
+            return;
         };
         let result = job.run();
         let mut writer = self.writer();
         let result = writer.log.finish_sync(&job, result);
-        writer.report_flush(result);
+        writer.report_flush(&result);
     }
 
     /// Takes a prepared segment.
     pub(super) fn prepared(&self, job: &crate::log::PrepareJob) {
+        let Some(_open) = self.stay_open() else {
+            return;
+        };
         let result = job.run();
         self.writer().log.finish_prepare(result);
     }
 
     /// Seals a finished segment.
     pub(super) fn seal(&self, job: &crate::log::SealJob) {
+        let Some(_open) = self.stay_open() else {
+            return;
+        };
         let result = job.run();
         let mut writer = self.writer();
         let before = writer.log.durable_end();
         match writer.log.finish_seal(job, result) {
             Ok(()) if writer.log.durable_end() > before => {
                 let end = writer.log.durable_end();
-                writer.report_flush(Ok(end));
+                writer.report_flush(&Ok(end));
             }
             Ok(()) => {}
-            Err(failed) => writer.report_flush(Err(failed)),
+            Err(failed) => writer.report_flush(&Err(failed)),
         }
     }
 
     /// Lets an idle log's files and memory go; when to look again if it is not idle.
     pub(super) fn rest(&self, now: Instant, at_once: bool) -> Option<Instant> {
+        let _open = self.stay_open()?;
         let mut writer = self.writer();
         let due = writer.last_write + IDLE;
         if due > now && !at_once {
@@ -228,13 +241,20 @@ impl Cell {
         let mut writer = self.writer();
         self.drain(&mut writer, pool);
         let result = writer.log.sync_records();
-        writer.report_flush(result.clone());
+        writer.report_flush(&result);
         result
     }
 
     /// Writes what is queued, makes it durable and takes no more.
     pub(super) fn close(self: &Arc<Self>, pool: &Arc<Pool>) -> Result<(), SyncFailed> {
         self.inbox().closed = true;
+        // Waits for background work that is under way, and keeps out what has not begun.
+        if std::mem::replace(
+            &mut *self.closed.write().unwrap_or_else(PoisonError::into_inner),
+            true,
+        ) {
+            return Ok(());
+        }
         let mut writer = self.writer();
         self.drain(&mut writer, pool);
         writer.rest();
@@ -253,6 +273,12 @@ impl Cell {
             }
             self.write(writer, group, pool);
         }
+    }
+
+    /// Keeps the log from being closed while its files are worked on; none when it is closed.
+    pub(super) fn stay_open(&self) -> Option<RwLockReadGuard<'_, bool>> {
+        let closed = self.closed.read().unwrap_or_else(PoisonError::into_inner);
+        (!*closed).then_some(closed)
     }
 
     fn inbox(&self) -> MutexGuard<'_, Inbox> {
@@ -326,9 +352,9 @@ impl Writer {
         }
     }
 
-    fn report_flush(&mut self, result: Result<Offset, SyncFailed>) {
+    fn report_flush(&mut self, result: &Result<Offset, SyncFailed>) {
         match result {
-            Ok(end) => self.completions.flushed(end),
+            Ok(end) => self.completions.flushed(*end),
             Err(_) => self.poisoned(),
         }
     }

@@ -181,10 +181,8 @@ impl Drop for Threads {
 }
 
 fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, DiskError> {
-    let error =
-        |error: std::io::Error| DiskError::new("start", Path::new("journal thread"), &error);
     std::thread::Builder::new()
         .name(name)
         .spawn(run)
-        .map_err(|failed| error(failed))
+        .map_err(|error| DiskError::new("start", Path::new("journal thread"), &error))
 }

@@ -224,9 +224,7 @@ impl Log {
         result: Result<(), DiskError>,
     ) -> Result<(), SyncFailed> {
         if let Err(error) = result {
-            tracing::error!(%error, "sync failed; the log takes no more writes");
-            self.shared.poison();
-            return Err(SyncFailed::Io(error));
+            return Err(self.sync_failed(error));
         }
         let id = job.segment.id;
         self.unsealed.retain(|unsealed| unsealed.segment.id != id);

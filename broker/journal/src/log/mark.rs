@@ -34,7 +34,7 @@ pub(crate) struct Mark {
     pub(crate) next: u64,
     /// Largest record time among those bytes, or -1.
     pub(crate) max_timestamp: i64,
-    /// Generation of the newest batch before this place.
+    /// The newest generation under which batches may have been appended, whether or not any of them is left.
     pub(crate) last_generation: u32,
 }
 

@@ -9,7 +9,7 @@ use super::mark::Mark;
 use super::plan::{self, Cut, Plan, Planned};
 use super::segment::{self, Reach, Segment, Shared};
 use super::{Kind, Log, LogOptions, OpenFiles, OpenRefused, Recovered, names};
-use crate::disk::{Disk, DiskError, Doing};
+use crate::disk::{Disk, DiskError, DiskFile, Doing, read_full};
 use crate::{durable, limits};
 
 /// Opens and recovers a log, or creates it.
@@ -45,7 +45,7 @@ pub(super) fn open(
         // It grows again, and a stale seal could one day fit other batches of the same length.
         durable::unlink(disk, &names::path(dir, newest.base, Kind::Seal))?;
     }
-    let log = assemble(files, dir, options, &plan)?;
+    let mut log = assemble(files, dir, options, &plan)?;
     let recovered = log.settle(&mut plan)?;
     Ok((log, recovered))
 }
@@ -183,37 +183,60 @@ fn assemble(
     })
 }
 
+/// Writes part of a file again, as it reads. After a failed sync the kernel may hold bytes that it takes for written
+/// and that never reached the medium; no sync would write them, and whatever follows them would be lost with them.
+fn rewrite(file: &dyn DiskFile, from: u64, end: u64) -> std::io::Result<()> {
+    let mut position = from;
+    while position < end {
+        let length = usize::try_from(end - position).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; length.min(REWRITE_BYTES)];
+        let read = read_full(file, &mut bytes, position)?;
+        if read == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        bytes.truncate(read);
+        file.write_at(&[std::io::IoSlice::new(&bytes)], position)?;
+        position += read as u64;
+    }
+    Ok(())
+}
+
+/// How much is rewritten at a time.
+const REWRITE_BYTES: usize = 1024 * 1024;
+
 impl Log {
     /// Makes durable what was only written before the crash, and writes what is derived. Nothing is to be done after
     /// an orderly close.
-    fn settle(&self, plan: &mut Plan) -> Result<Recovered, OpenRefused> {
-        let disk = self.shared.files.disk().as_ref();
-        let dir = self.shared.dir.as_path();
+    fn settle(&mut self, plan: &mut Plan) -> Result<Recovered, OpenRefused> {
+        let disk = Arc::clone(self.shared.files.disk());
         let newest = plan.segments.pop();
-        let here = newest.as_ref().map(|newest| mark_of(disk, newest));
+        let here = newest.as_ref().map(|newest| mark_of(disk.as_ref(), newest));
+        // In another run of the machine nothing need be missing for something to have been lost: all that followed the
+        // mark may be gone without a trace, with its offsets and its generation.
         let clean = plan.cut.is_none()
             && plan.mark.zip(here).is_some_and(|(mark, here)| {
-                Mark {
-                    boot: here.boot,
-                    ..mark
-                } == here
+                here.boot.is_some()
+                    && Mark {
+                        last_generation: here.last_generation,
+                        ..mark
+                    } == here
             });
+        // The mark remembers a generation of which no batch is left.
+        let last_generation = plan.mark.map_or(0, |mark| mark.last_generation);
+        let last_generation = last_generation.max(self.last_generation);
+        self.last_generation = last_generation;
         if !clean {
-            self.sync_unsealed(&plan.segments)?;
-            if let Some(newest) = &newest {
-                let path = names::path(dir, newest.base, Kind::Log);
-                disk.open(&path)
-                    .doing("open", &path)?
-                    .sync_data()
-                    .doing("sync", &path)?;
-                self.write_indexes(newest);
-            }
-            durable::sync_later(disk, dir)?;
+            self.make_durable(&plan.segments, newest.as_ref(), plan.mark)?;
+            self.last_generation = last_generation.saturating_add(1);
         }
-        if let Some(here) = here
-            && plan.mark != Some(here)
-        {
-            self.write_mark(&here)?;
+        if let Some(here) = here {
+            let here = Mark {
+                last_generation: self.last_generation,
+                ..here
+            };
+            if plan.mark != Some(here) {
+                self.write_mark(&here, !clean)?;
+            }
         }
         for planned in plan
             .segments
@@ -231,7 +254,7 @@ impl Log {
         Ok(Recovered {
             start: self.start(),
             end: self.end(),
-            last_generation: Generation(self.last_generation),
+            last_generation: Generation(last_generation),
             max_timestamp: oldest.unwrap_or(-1),
             bytes: self.bytes(),
             truncated_bytes: plan.cut.as_ref().map_or(0, |cut| cut.bytes),
@@ -240,30 +263,50 @@ impl Log {
         })
     }
 
-    fn sync_unsealed(&self, segments: &[Planned]) -> Result<(), DiskError> {
-        let disk = self.shared.files.disk();
-        for planned in segments.iter().filter(|planned| planned.seal.is_none()) {
+    /// Makes what was written and not sealed durable, and the names of the segments.
+    fn make_durable(
+        &self,
+        segments: &[Planned],
+        newest: Option<&Planned>,
+        mark: Option<Mark>,
+    ) -> Result<(), DiskError> {
+        let disk = self.shared.files.disk().as_ref();
+        let unsealed = segments.iter().filter(|planned| planned.seal.is_none());
+        for planned in unsealed.chain(newest) {
             let path = self.shared.path(planned.base, Kind::Log);
-            disk.open(&path)
-                .doing("open", &path)?
-                .sync_data()
-                .doing("sync", &path)?;
+            let file = disk.open(&path).doing("open", &path)?;
+            if mark.is_none_or(|mark| mark.boot == disk.boot()) {
+                let durable = match mark {
+                    Some(mark) if planned.base < mark.segment => planned.reach.bytes,
+                    Some(mark) if planned.base == mark.segment => mark.bytes,
+                    Some(_) | None => 0,
+                };
+                rewrite(file.as_ref(), durable, planned.reach.bytes).doing("write", &path)?;
+            }
+            file.sync_data().doing("sync", &path)?;
         }
-        Ok(())
+        newest.inspect(|newest| self.write_indexes(newest));
+        durable::sync_later(disk, &self.shared.dir)
     }
 
-    fn write_mark(&self, mark: &Mark) -> Result<(), DiskError> {
+    /// Writes the mark. It is made durable when it raises the generation, because what is appended under that one may
+    /// be read before it is durable itself.
+    fn write_mark(&self, mark: &Mark, is_raised: bool) -> Result<(), DiskError> {
         let disk = self.shared.files.disk();
         let path = self.shared.dir.join(names::MARK);
-        match disk.open(&path) {
-            Ok(file) => file
-                .write_at(&[std::io::IoSlice::new(&mark.encode())], 0)
-                .doing("write", &path),
+        let file = match disk.open(&path) {
+            Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                durable::replace(disk.as_ref(), &path, &mark.encode())
+                return durable::replace(disk.as_ref(), &path, &mark.encode());
             }
-            Err(error) => Err(DiskError::new("open", &path, &error)),
+            Err(error) => return Err(DiskError::new("open", &path, &error)),
+        };
+        file.write_at(&[std::io::IoSlice::new(&mark.encode())], 0)
+            .doing("write", &path)?;
+        if is_raised {
+            file.sync_data().doing("sync", &path)?;
         }
+        Ok(())
     }
 
     /// Keeps the indexes that recovery made. They can be made again, so failing is no reason not to open.

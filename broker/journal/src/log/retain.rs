@@ -57,27 +57,28 @@ impl From<SyncFailed> for TruncateRefused {
     }
 }
 
-/// The files of segments that no reader sees any more.
+/// Removes the files of segments that no reader sees any more.
 #[derive(Debug)]
 pub struct RetainJob {
     shared: Arc<Shared>,
-    /// Oldest first.
-    segments: Vec<Arc<Segment>>,
 }
 
 impl RetainJob {
-    /// Removes them. Readers that hold one open go on reading it.
+    /// Removes them, the oldest first. Readers that hold one open go on reading it. What cannot be removed is left to
+    /// the next job, and with it all that is newer.
     ///
     /// # Errors
     /// The disk's.
     pub fn run(&self) -> Result<(), DiskError> {
         let disk = self.shared.files.disk().as_ref();
-        for segment in &self.segments {
+        let mut forgotten = self.shared.forgotten();
+        while let Some(segment) = forgotten.first().map(Arc::clone) {
             durable::unlink(disk, &segment.path(&self.shared))?;
+            forgotten.remove(0);
+            self.shared.files.forget(segment.id);
             for kind in names::DERIVED {
                 durable::unlink_derived(disk, &self.shared.path(segment.base, kind))?;
             }
-            self.shared.files.forget(segment.id);
         }
         Ok(())
     }
@@ -88,7 +89,7 @@ impl Log {
     /// newest record is too old is rolled and forgotten as well.
     ///
     /// # Errors
-    /// The disk's. The start has moved nevertheless; files that were not removed are removed at the next open.
+    /// The disk's. The start has moved nevertheless; files that were not removed are removed by the next call.
     pub fn retain(
         &mut self,
         policy: RetentionPolicy,
@@ -130,16 +131,14 @@ impl Log {
                 forget
             })
             .count();
-        if forgotten == 0 {
-            return None;
-        }
         let gone: Vec<Arc<Segment>> = segments.drain(..forgotten).collect();
         drop(segments);
         self.unsynced
             .retain(|segment| !gone.iter().any(|gone| gone.id == segment.id));
-        Some(RetainJob {
+        let mut waiting = self.shared.forgotten();
+        waiting.extend(gone);
+        (!waiting.is_empty()).then(|| RetainJob {
             shared: Arc::clone(&self.shared),
-            segments: gone,
         })
     }
 

@@ -32,6 +32,9 @@ pub(crate) struct Shared {
     durable: AtomicU64,
     /// Set by a disk failure that leaves the log in doubt: readers then stop at `durable`.
     poisoned: AtomicBool,
+    /// Forgotten segments whose files are still there, oldest first. They go in this order, whoever removes them, so
+    /// that a crash never leaves an older one behind a hole.
+    forgotten: Mutex<Vec<Arc<Segment>>>,
 }
 
 impl Shared {
@@ -48,7 +51,14 @@ impl Shared {
             end: AtomicU64::new(end),
             durable: AtomicU64::new(end),
             poisoned: AtomicBool::new(false),
+            forgotten: Mutex::default(),
         }
+    }
+
+    pub(crate) fn forgotten(&self) -> MutexGuard<'_, Vec<Arc<Segment>>> {
+        self.forgotten
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn segments(&self) -> RwLockReadGuard<'_, Vec<Arc<Segment>>> {

@@ -111,9 +111,7 @@ impl Log {
         result: Result<(), DiskError>,
     ) -> Result<Offset, SyncFailed> {
         if let Err(error) = result {
-            tracing::error!(%error, durable = self.shared.durable(), "sync failed; the log takes no more writes");
-            self.shared.poison();
-            return Err(SyncFailed::Io(error));
+            return Err(self.sync_failed(error));
         }
         if self.shared.is_poisoned() {
             return Err(SyncFailed::Poisoned);
@@ -128,11 +126,18 @@ impl Log {
             .into_iter()
             .partition(|segment| segment.next() <= durable);
         self.unsynced = unsynced;
-        let synced: Vec<_> = synced;
+        let synced: Vec<Arc<segment::Segment>> = synced;
         for segment in synced {
             self.release(&segment);
         }
         Ok(self.durable_end())
+    }
+
+    /// Stops the log for good after a failed sync.
+    pub(crate) fn sync_failed(&self, error: DiskError) -> SyncFailed {
+        tracing::error!(%error, durable = self.shared.durable(), "sync failed; the log takes no more writes");
+        self.shared.poison();
+        SyncFailed::Io(error)
     }
 
     /// The mark that says everything up to a place is durable.
@@ -158,7 +163,7 @@ impl Log {
         Ok(())
     }
 
-    /// Moves the mark up to a place that a seal made durable.
+    /// Writes the mark as the hint that it is: without it, the one before holds.
     pub(crate) fn raise_mark(&self, mark: &Mark) {
         if let Some(file) = &self.mark_file
             && let Err(error) = file.write_at(&[IoSlice::new(&mark.encode())], 0)

@@ -5,7 +5,9 @@
     unreachable_pub,
     missing_debug_implementations,
     clippy::allow_attributes,
-    reason = "each test file uses a part of this"
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "each test file uses a part of this, and a test may panic"
 )]
 
 use std::path::{Path, PathBuf};

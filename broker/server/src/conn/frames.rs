@@ -5,7 +5,7 @@ use felix_wire::frame::{Accepts, FrameRefused, Incoming, split};
 use quinn::{ReadError, RecvStream};
 
 /// Chunks taken from the transport at once: a busy stream has many datagrams waiting.
-const CHUNKS_PER_READ: usize = 32;
+const CHUNKS_PER_READ: usize = 16;
 
 /// Reads frames; what arrived of the next one stays buffered.
 #[derive(Debug)]

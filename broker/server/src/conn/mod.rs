@@ -86,6 +86,10 @@ async fn accept_streams(conn: &Arc<Conn>) {
                 conn.tasks.spawn(stream::serve(Arc::clone(conn), None, recv));
             }
             () = &mut deadline, if !conn.is_authenticated() => {
+                // Somebody may have come in while this was waiting for the next stream.
+                if conn.is_authenticated() {
+                    continue;
+                }
                 conn.shared.metrics.auth_timeouts.increment(1);
                 conn.quic.close(CLOSE_AUTHENTICATION_TIMEOUT, b"authentication timeout");
                 return;

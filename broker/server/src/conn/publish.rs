@@ -176,6 +176,9 @@ async fn try_publish(
         expected,
         ..
     } = request;
+    if stream.conn.shared.draining() {
+        return Err((answer, closed(CloseReason::Stopping).into()));
+    }
     let handle = match stream.route_publish(route).await {
         Ok(handle) => handle,
         Err(failure) => return Err((answer, failure.into())),

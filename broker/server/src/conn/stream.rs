@@ -67,7 +67,7 @@ pub(crate) async fn serve(conn: Arc<Conn>, send: Option<SendStream>, recv: RecvS
     };
     let opened = tokio::time::timeout(
         crate::limits::AUTHENTICATION_TIMEOUT,
-        open(&conn, &mut session, &mut wire),
+        Box::pin(open(&conn, &mut session, &mut wire)),
     );
     let opened = opened.await;
     drop(permit);
@@ -215,7 +215,8 @@ async fn hear(state: &mut StreamState, session: &Session, frame: Incoming) -> bo
             publish::publish(state, Route::Names(&names), request).await;
             false
         }
-        Heard::Request(message) => request::answer(state, message).await,
+        // Apart, so that a stream that waits for its next frame does not hold room for the largest request.
+        Heard::Request(message) => Box::pin(request::answer(state, message)).await,
         Heard::Extension {
             correlation,
             request: ExtensionRequest::PublishRecords(records),

@@ -149,7 +149,7 @@ async fn begin(state: &StreamState, ask: &Subscribe) -> Result<Subscription, Not
         &spec,
         shard,
         &reader.cell,
-        reader.id,
+        (reader.id, start),
     );
     let subscription_id = listing.id();
     let answer = Subscribed {

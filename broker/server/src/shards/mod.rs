@@ -102,13 +102,24 @@ impl StreamHandle {
             })
             .collect()
     }
+}
 
-    fn take_cell(&self, shard: u32) -> Option<Arc<Cell>> {
-        let slot = self.slots.get(shard as usize)?;
-        slot.cell
+impl Slot {
+    fn take(&self) -> Option<Arc<Cell>> {
+        self.cell
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .take()
+    }
+
+    /// Takes the shard out if it is this one. `false` when it was taken out before.
+    fn take_if(&self, cell: &Arc<Cell>) -> bool {
+        let mut held = self.cell.write().unwrap_or_else(PoisonError::into_inner);
+        if held.as_ref().is_some_and(|held| Arc::ptr_eq(held, cell)) {
+            *held = None;
+            return true;
+        }
+        false
     }
 }
 
@@ -171,20 +182,30 @@ impl Shards {
         })
     }
 
-    /// The handle of a stream as the catalogue describes it now. A changed description is taken over; another
-    /// incarnation ends what the earlier one served.
-    pub(crate) fn stream(&self, spec: StreamSpec) -> Arc<StreamHandle> {
+    /// The handle of a stream as the catalogue describes it now. A changed description is taken over, and a shard is
+    /// reopened for what it must be opened with; another incarnation ends the earlier one and removes its log.
+    pub(crate) fn stream(self: &Arc<Self>, spec: StreamSpec) -> Arc<StreamHandle> {
         let mut streams = lock(&self.streams);
         if let Some(handle) = streams.get(&spec.id) {
             let known = handle.spec();
             if *known == spec {
                 return Arc::clone(handle);
             }
-            if same_log(&known, &spec) {
-                *handle.spec.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(spec);
+            // The catalogue moves forward only, but a request may have looked before it moved.
+            if known.incarnation > spec.incarnation {
                 return Arc::clone(handle);
             }
-            self.end(handle, CloseReason::Deleted);
+            if known.incarnation == spec.incarnation && known.shards == spec.shards {
+                let reopen = opened_with(&known) != opened_with(&spec);
+                *handle.spec.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(spec);
+                if reopen {
+                    for (shard, cell) in handle.open_cells() {
+                        self.reopen(handle, shard, cell);
+                    }
+                }
+                return Arc::clone(handle);
+            }
+            self.end(handle);
         }
         let handle = Arc::new(StreamHandle {
             gone: AtomicBool::new(false),
@@ -204,54 +225,74 @@ impl Shards {
             .is_some_and(|handle| handle.spec().incarnation == incarnation)
             && let Some(handle) = streams.remove(id)
         {
-            let closing = self.end(&handle, CloseReason::Deleted);
-            drop(streams);
-            self.remove_directory(id.clone(), incarnation, closing);
-        } else {
-            drop(streams);
-            self.remove_directory(id.clone(), incarnation, Vec::new());
+            self.end(&handle);
         }
     }
 
-    fn end(&self, handle: &StreamHandle, reason: CloseReason) -> Vec<Arc<Cell>> {
+    /// Ends a deleted stream and removes its logs once nobody writes them any more. Only ever called for an explicit
+    /// deletion.
+    fn end(self: &Arc<Self>, handle: &Arc<StreamHandle>) {
         handle.gone.store(true, Ordering::Release);
-        let cells = handle.open_cells();
-        for (shard, cell) in &cells {
-            drop(cell.close(reason));
-            handle.take_cell(*shard);
-            self.metrics.shards_open.decrement(1.0);
+        for (_, cell) in handle.open_cells() {
+            // Readers hear of it now; what is in flight settles behind.
+            drop(cell.close(CloseReason::Deleted));
         }
-        cells.into_iter().map(|(_, cell)| cell).collect()
-    }
-
-    /// Removes the log of a deleted stream. Only ever called for an explicit deletion.
-    fn remove_directory(
-        self: &Arc<Self>,
-        id: StreamId,
-        incarnation: Incarnation,
-        cells: Vec<Arc<Cell>>,
-    ) {
-        if self.store.is_none() {
-            return;
-        }
-        let shards = Arc::clone(self);
-        self.runtime.spawn_blocking(move || {
-            for cell in cells {
-                if let Some(log) = cell.log() {
-                    // What cannot be flushed is about to be removed.
-                    let _ = log.close();
+        let (shards, handle) = (Arc::clone(self), Arc::clone(handle));
+        self.runtime.spawn(async move {
+            for slot in &handle.slots {
+                let _opening = slot.opening.lock().await;
+                if let Some(cell) = slot.take() {
+                    shards.close(&cell, CloseReason::Deleted).await;
                 }
             }
-            let Some(store) = &shards.store else { return };
-            let Some(directory) = stream_directory(&store.root, &id, incarnation) else { return };
-            match felix_journal::durable::remove_tree(store.disk.as_ref(), &directory) {
-                Ok(()) => tracing::info!(stream = %id, "the log of a deleted stream was removed"),
-                Err(error) if error.is_missing() => {}
-                Err(error) => {
-                    tracing::warn!(stream = %id, %error, "the log of a deleted stream stays behind");
-                }
+            let spec = handle.spec();
+            let removing = tokio::task::spawn_blocking(move || {
+                shards.remove_directory(&spec.id, spec.incarnation)
+            });
+            // A removal that panicked was reported; what stays behind is listed as an orphan.
+            let _ = removing.await;
+        });
+    }
+
+    fn remove_directory(&self, id: &StreamId, incarnation: Incarnation) {
+        let Some(store) = &self.store else { return };
+        let Some(directory) = stream_directory(&store.root, id, incarnation) else {
+            return;
+        };
+        match felix_journal::durable::remove_tree(store.disk.as_ref(), &directory) {
+            Ok(()) => tracing::info!(stream = %id, "the log of a deleted stream was removed"),
+            Err(error) if error.is_missing() => {}
+            Err(error) => {
+                tracing::warn!(stream = %id, %error, "the log of a deleted stream stays behind");
+            }
+        }
+    }
+
+    /// Closes a shard so that its next use opens it anew. No second opening of the log can begin before the first
+    /// is closed: both happen under the slot's lock.
+    fn reopen(self: &Arc<Self>, handle: &Arc<StreamHandle>, shard: u32, cell: Arc<Cell>) {
+        drop(cell.close(CloseReason::Reopening));
+        let (shards, handle) = (Arc::clone(self), Arc::clone(handle));
+        self.runtime.spawn(async move {
+            let Some(slot) = handle.slots.get(shard as usize) else {
+                return;
+            };
+            let _opening = slot.opening.lock().await;
+            if slot.take_if(&cell) {
+                shards.close(&cell, CloseReason::Reopening).await;
             }
         });
+    }
+
+    /// Closes a shard that was taken out of its slot, and its log. `false` when the log could not be flushed.
+    async fn close(&self, cell: &Arc<Cell>, reason: CloseReason) -> bool {
+        self.metrics.shards_open.decrement(1.0);
+        // A shard that is dropped instead of closed has nothing in flight any more.
+        let _ = cell.close(reason).await;
+        let Some(log) = cell.log() else { return true };
+        tokio::task::spawn_blocking(move || log.close().is_ok())
+            .await
+            .unwrap_or(false)
     }
 
     /// Stops every shard and makes what was acknowledged durable. Answers how many logs could not be flushed.
@@ -260,19 +301,19 @@ impl Shards {
             .drain()
             .map(|(_, handle)| handle)
             .collect();
-        let mut logs = Vec::new();
+        let mut unflushed = 0;
         for handle in handles {
-            for (_, cell) in handle.open_cells() {
-                // A shard that is dropped instead of closed has nothing in flight any more.
-                let _ = cell.close(CloseReason::Stopping).await;
-                logs.extend(cell.log());
-            }
             handle.gone.store(true, Ordering::Release);
+            for slot in &handle.slots {
+                let _opening = slot.opening.lock().await;
+                if let Some(cell) = slot.take()
+                    && !self.close(&cell, CloseReason::Stopping).await
+                {
+                    unflushed += 1;
+                }
+            }
         }
-        let closing = tokio::task::spawn_blocking(move || {
-            logs.into_iter().filter(|log| log.close().is_err()).count()
-        });
-        closing.await.unwrap_or(0)
+        unflushed
     }
 
     fn tenant(&self, id: &felix_model::TenantId) -> Arc<Tenant> {
@@ -414,13 +455,13 @@ impl Shards {
     }
 }
 
-/// Whether two descriptions are of one log, so that a change between them applies to open shards.
-fn same_log(a: &StreamSpec, b: &StreamSpec) -> bool {
-    let sync = |spec: &StreamSpec| match spec.kind {
-        Kind::Durable { sync, .. } => Ok(sync),
-        Kind::Memory { overflow } => Err(overflow),
-    };
-    a.incarnation == b.incarnation && a.shards == b.shards && sync(a) == sync(b)
+/// What a shard is opened with, so that a change of it needs another opening. What an in-memory stream holds would not
+/// survive one, so its new overflow policy waits for the next start.
+fn opened_with(spec: &StreamSpec) -> Option<SyncMode> {
+    match spec.kind {
+        Kind::Durable { sync, .. } => Some(sync),
+        Kind::Memory { .. } => None,
+    }
 }
 
 /// The directory that holds all logs of one incarnation of a stream.

@@ -1,7 +1,7 @@
 //! Opening a shard: recovery of its log, and of what the log says about producers.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use felix_engine::{CommitWhen, Observed, Overflow, Produced, ProducerTable, Shard, ShardOptions};
 use felix_journal::{
@@ -84,18 +84,31 @@ impl Shards {
         handle: &Arc<StreamHandle>,
         shard: ShardIndex,
     ) -> Result<Arc<Cell>, OpenFailed> {
+        let (shards, handle) = (Arc::clone(self), Arc::clone(handle));
+        // A task of its own: a client that goes away must not end an opening halfway, or a second one could begin on
+        // the same log.
+        let opening = self
+            .runtime
+            .spawn(async move { shards.open_once(&handle, shard).await });
+        opening.await.map_err(|_| OpenFailed::Interrupted)?
+    }
+
+    async fn open_once(
+        self: &Arc<Self>,
+        handle: &Arc<StreamHandle>,
+        shard: ShardIndex,
+    ) -> Result<Arc<Cell>, OpenFailed> {
         let Some(slot) = handle.slots.get(shard.0 as usize) else {
             return Err(OpenFailed::Gone);
         };
         let _opening = slot.opening.lock().await;
-        if let Some(cell) = handle.open_cell(shard) {
-            return Ok(cell);
-        }
         if handle.is_gone() {
             return Err(OpenFailed::Gone);
         }
-        let spec = handle.spec();
-        let cell = match spec.kind {
+        if let Some(cell) = handle.open_cell(shard) {
+            return Ok(cell);
+        }
+        let cell = match handle.spec().kind {
             Kind::Memory { overflow } => self.open_memory(overflow),
             Kind::Durable { sync, .. } => {
                 let (shards, handle) = (Arc::clone(self), Arc::clone(handle));
@@ -105,10 +118,8 @@ impl Shards {
                 opening.await.map_err(|_| OpenFailed::Interrupted)??
             }
         };
-        *slot
-            .cell
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(Arc::clone(&cell));
+        // Whoever ends the stream from here on waits for this lock, and finds the shard.
+        *slot.cell.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&cell));
         self.metrics.shards_open.increment(1.0);
         Ok(cell)
     }
@@ -251,19 +262,11 @@ impl Shards {
             }
             WriteFailure::Io | WriteFailure::Poisoned => self.metrics.write_failures.increment(1),
         }
-        let Some(cell) = handle.take_cell(shard) else {
+        let Some(cell) = handle.open_cell(ShardIndex(shard)) else {
             return;
         };
         tracing::error!(stream = %handle.spec().id, shard, "a write failed; the shard is reopened by recovery");
-        self.metrics.shards_open.decrement(1.0);
-        self.runtime.spawn(async move {
-            // A dropped shard has nothing in flight any more.
-            let _ = cell.close(felix_engine::CloseReason::Reopening).await;
-            let log = cell.log();
-            let closing = tokio::task::spawn_blocking(move || log.map(|log| log.close()));
-            // A poisoned log cannot be flushed, which is why it is given up.
-            let _ = closing.await;
-        });
+        self.reopen(handle, shard, cell);
     }
 
     /// Opens every shard that has a directory, so that damage shows at start and not at first use.
@@ -351,6 +354,19 @@ fn has_marker(store: &Store, directory: &Path) -> bool {
         .is_ok()
 }
 
+/// Which batch of which producer this is, if it is an idempotent producer's.
+fn produced(log: &bytes::Bytes) -> Result<Option<Produced>, felix_model::BatchRefused> {
+    let Some(sent) = internal_headers(log)?.sequence else {
+        return Ok(None);
+    };
+    let digest = digest_from_records(log)?;
+    Ok(Some(Produced {
+        producer: sent.producer,
+        sequence: sent.sequence,
+        digest,
+    }))
+}
+
 /// Reads a log through and takes note of every idempotent batch.
 fn rebuild(
     log: &LogReader,
@@ -367,21 +383,18 @@ fn rebuild(
         for batch in &batches {
             from = batch.end;
             let Some(log) = batch.log() else { continue };
-            let (Ok(headers), Ok(digest)) = (internal_headers(log), digest_from_records(log))
-            else {
-                continue;
-            };
-            if let Some(sent) = headers.sequence {
-                let produced = Produced {
-                    producer: sent.producer,
-                    sequence: sent.sequence,
-                    digest,
-                };
-                producers.observe(Observed {
-                    produced,
-                    base: batch.base,
-                    end: batch.end,
-                });
+            match produced(log) {
+                Ok(Some(produced)) => {
+                    producers.observe(Observed {
+                        produced,
+                        base: batch.base,
+                        end: batch.end,
+                    });
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::error!(offset = batch.base.0, %error, "a batch's producer cannot be read; it is forgotten");
+                }
             }
         }
     }

@@ -145,6 +145,16 @@ pub struct Connection {
     )]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controlplane_token_file: Option<PathBuf>,
+    /// Certificate authority of the control plane [default: the machine's own]
+    #[arg(
+        long,
+        global = true,
+        env = "FELIX_CONTROLPLANE_CA", hide_env_values = true,
+        value_name = "FILE",
+        help_heading = CONNECTION, hide_short_help = true
+    )]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controlplane_ca_file: Option<PathBuf>,
     /// Certificate authority that signed the brokers' certificates
     #[arg(long, global = true, env = "FELIX_CA_FILE", hide_env_values = true, value_name = "FILE", help_heading = CONNECTION, hide_short_help = true)]
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::App;
 use crate::api::{Api, quote};
@@ -34,9 +35,42 @@ pub(super) struct Manifest {
     /// When it was complete, in Unix milliseconds.
     pub taken_at_ms: i64,
     /// What the broker said about its copy.
-    pub broker: Value,
+    pub broker: Shards,
     /// What the control plane said about its copy.
-    pub controlplane: Value,
+    pub controlplane: Catalogue,
+}
+
+/// A broker's copy. Fields that this program does not need are not kept.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct Shards {
+    /// The node that was copied.
+    pub node_id: String,
+    /// Every log in the copy.
+    pub shards: Vec<Shard>,
+}
+
+/// One log of a copy.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct Shard {
+    /// The stream, `tenant/namespace/stream`.
+    pub stream: String,
+    /// Which stream of that name.
+    pub incarnation: u64,
+    /// The shard.
+    pub shard: u32,
+    /// Oldest offset in the copy.
+    pub start: u64,
+    /// One past the newest (exclusive).
+    pub end: u64,
+    /// Bytes of log.
+    pub bytes: u64,
+}
+
+/// A control plane's copy.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct Catalogue {
+    /// The newest entry in the copy.
+    pub revision: u64,
 }
 
 pub(super) async fn run(app: &App, backup: &Backup) -> Result<(), Failure> {
@@ -44,14 +78,14 @@ pub(super) async fn run(app: &App, backup: &Backup) -> Result<(), Failure> {
     let to = std::path::absolute(&backup.to)
         .map_err(|error| Failure::usage(format!("{}: {error}", backup.to.display())))?;
     must_be_empty(&to)?;
-    let broker = Api::new(settings.broker_admin_url()?, None, LONGEST, "the broker")?;
-    let token = settings.controlplane_token()?;
-    let controlplane = Api::new(
-        settings.controlplane_url()?,
-        Some(token),
+    let broker = Api::new(
+        settings.broker_admin_url()?,
+        None,
+        None,
         LONGEST,
-        "the control plane",
+        "the broker",
     )?;
+    let controlplane = super::controlplane_within(&settings, LONGEST)?;
     fs::create_dir_all(&to)
         .map_err(|error| Failure::failed(format!("{}: {error}", to.display())))?;
     let bar = progress::bar("copying the shards", None, progress::Unit::Bytes);
@@ -76,18 +110,25 @@ pub(super) async fn run(app: &App, backup: &Backup) -> Result<(), Failure> {
     show(app, &to, &manifest)
 }
 
-async fn copy(api: &Api, route: &str, to: &Path) -> Result<Value, Failure> {
+async fn copy<T: DeserializeOwned>(api: &Api, route: &str, to: &Path) -> Result<T, Failure> {
     let path = format!("{route}?to={}", quote(&to.to_string_lossy()));
-    api.post(&path, None).await.map_err(|failure| {
-        if failure.exit == Exit::OutcomeUnknown {
-            // A copy that may exist is no copy; there is nothing to be careful about.
-            return Failure {
-                exit: Exit::Unavailable,
-                ..failure
-            }
-            .with_hint("what was copied is incomplete; remove the directory and try again");
+    let unusable = |failure: Failure| {
+        failure.with_hint("what was copied is incomplete; remove the directory and try again")
+    };
+    let answer = api.post(&path, None).await.map_err(|failure| {
+        if failure.exit != Exit::OutcomeUnknown {
+            return failure;
         }
-        failure
+        // A copy that may exist is no copy; there is nothing to be careful about.
+        unusable(Failure {
+            exit: Exit::Unavailable,
+            ..failure
+        })
+    })?;
+    serde_json::from_value(answer).map_err(|error| {
+        unusable(Failure::failed(format!(
+            "the answer is not understood: {error}"
+        )))
     })
 }
 
@@ -117,19 +158,13 @@ fn show(app: &App, to: &Path, manifest: &Manifest) -> Result<(), Failure> {
         }),
         Field::plain("catalogue_revision"),
     ];
-    let shards = manifest.broker.get("shards").and_then(Value::as_array);
-    let number = |shard: &Value, name: &str| shard.get(name).and_then(Value::as_u64);
-    let held = |shard: &Value| {
-        number(shard, "end")
-            .zip(number(shard, "start"))
-            .map_or(0, |(end, start)| end.saturating_sub(start))
-    };
+    let shards = &manifest.broker.shards;
     let report = json!({
         "directory": to,
-        "shards": shards.map(Vec::len),
-        "records": shards.map(|all| all.iter().map(held).sum::<u64>()),
-        "bytes": shards.map(|all| all.iter().filter_map(|it| number(it, "bytes")).sum::<u64>()),
-        "catalogue_revision": manifest.controlplane.get("revision"),
+        "shards": shards.len(),
+        "records": shards.iter().map(|it| it.end.saturating_sub(it.start)).sum::<u64>(),
+        "bytes": shards.iter().map(|it| it.bytes).sum::<u64>(),
+        "catalogue_revision": manifest.controlplane.revision,
     });
     app.output
         .report(&Report::one("felixctl.backup/1", FIELDS, &report))?;

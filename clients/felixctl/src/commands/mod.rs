@@ -126,12 +126,14 @@ impl App {
     /// # Errors
     /// When the settings do not say where it is or which token to show.
     pub fn controlplane(&self, settings: &Settings) -> Result<Api, Failure> {
-        let token = settings.controlplane_token()?;
-        Api::new(
-            settings.controlplane_url()?,
-            Some(token),
-            self.timeout(),
-            "the control plane",
-        )
+        controlplane_within(settings, self.timeout())
     }
+}
+
+/// The control plane for requests that may take this long.
+fn controlplane_within(settings: &Settings, timeout: Duration) -> Result<Api, Failure> {
+    let token = settings.controlplane_token()?;
+    let url = settings.controlplane_url()?;
+    let ca_file = settings.controlplane_ca_file();
+    Api::new(url, Some(token), ca_file, timeout, "the control plane")
 }

@@ -113,6 +113,10 @@ impl Publish {
     }
 
     async fn send(&self, input: Input) -> Result<Receipt, Failure> {
+        if matches!(self, Self::Idempotent(_)) && !input.headers.is_empty() {
+            return Err(Failure::usage("--idempotent cannot carry headers")
+                .with_hint("a broker tells repeats by key and value alone; leave one of the two"));
+        }
         let mut record = Record::new(input.value);
         if let Some(key) = input.key {
             record = record.key(key);

@@ -1,12 +1,14 @@
 //! `restore`: a backup put into an empty data directory, every batch of it checked on the way.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use felix_journal::data_dir::log_dir;
 use felix_journal::{Disk, RealDisk, durable};
-use felix_model::Offset;
+use felix_model::{Incarnation, Offset, ShardIndex, StreamId};
 use indicatif::ProgressBar;
 use serde_json::json;
 
@@ -41,7 +43,10 @@ pub(super) fn run(app: &App, restore: &Restore) -> Result<(), Failure> {
         "restoring"
     };
     let bar = progress::bar(title, Some(plan.bytes), Unit::Bytes);
-    let done = copy_all(&restore.from, to, &plan, &bar);
+    let done = copy_all(&restore.from, to, &plan, &bar).and_then(|done| {
+        done.check(&manifest)?;
+        Ok(done)
+    });
     bar.finish_and_clear();
     if restore.dry_run {
         remove(&scratch)?;
@@ -124,11 +129,64 @@ impl Plan {
     }
 }
 
-/// What was read, checked and written.
+/// What was read, checked and written: by log, its first offset and its end (exclusive).
 #[derive(Debug, Default)]
 struct Done {
-    logs: usize,
-    records: u64,
+    logs: BTreeMap<PathBuf, (u64, u64)>,
+}
+
+impl Done {
+    /// Records of streams; the entries of the catalogue are no records.
+    fn records(&self) -> u64 {
+        let of_streams = self.logs.iter().filter(|(log, _)| log.starts_with(BROKER));
+        of_streams
+            .map(|(_, (start, end))| end.saturating_sub(*start))
+            .sum()
+    }
+
+    /// Whether the copies hold what the servers said they wrote. A log whose end is damaged looks
+    /// like one that was cut off by a crash, and opening it would make it shorter without a word.
+    fn check(&self, manifest: &Manifest) -> Result<(), Failure> {
+        for shard in &manifest.broker.shards {
+            let stream = stream_id(&shard.stream)
+                .ok_or_else(|| Failure::failed(format!("{:?} is no stream", shard.stream)))?;
+            let (incarnation, index) = (Incarnation(shard.incarnation), ShardIndex(shard.shard));
+            let log = log_dir(Path::new(BROKER), &stream, incarnation, index);
+            let found = self
+                .logs
+                .get(&log)
+                .copied()
+                .unwrap_or((shard.start, shard.start));
+            if found != (shard.start, shard.end) {
+                return Err(shorter(&log, shard.end, found.1));
+            }
+        }
+        let ledger = Path::new(CONTROLPLANE).join("ledger");
+        let found = self.logs.get(&ledger).map_or(0, |(_, end)| *end);
+        if found != manifest.controlplane.revision {
+            return Err(shorter(&ledger, manifest.controlplane.revision, found));
+        }
+        Ok(())
+    }
+}
+
+/// A stream as the manifest names it: `tenant/namespace/stream`.
+fn stream_id(text: &str) -> Option<StreamId> {
+    let (tenant, rest) = text.split_once('/')?;
+    let (namespace, stream) = rest.split_once('/')?;
+    Some(StreamId {
+        tenant: tenant.parse().ok()?,
+        namespace: namespace.parse().ok()?,
+        stream: stream.parse().ok()?,
+    })
+}
+
+fn shorter(log: &Path, expected: u64, found: u64) -> Failure {
+    Failure::failed(format!(
+        "{} is damaged: it should end at offset {expected} and ends at {found}",
+        log.display()
+    ))
+    .with_hint("what was restored so far is incomplete; remove the directory")
 }
 
 fn copy_all(from: &Path, to: &Path, plan: &Plan, bar: &ProgressBar) -> Result<Done, Failure> {
@@ -138,8 +196,8 @@ fn copy_all(from: &Path, to: &Path, plan: &Plan, bar: &ProgressBar) -> Result<Do
         let (source, target) = (from.join(log), to.join(log));
         let copied = felix_journal::backup::restore(&disk, &source, &target, Offset(u64::MAX))
             .map_err(|refused| damaged(&source, &refused.to_string()))?;
-        done.logs += 1;
-        done.records += copied.end.0.saturating_sub(copied.start.0);
+        done.logs
+            .insert(log.clone(), (copied.start.0, copied.end.0));
         bar.inc(*bytes);
     }
     for (file, bytes) in &plan.files {
@@ -212,8 +270,8 @@ fn show(
     let report = json!({
         "directory": if restore.dry_run { &restore.from } else { &restore.data_dir },
         "taken_at": show_time(manifest.taken_at_ms),
-        "logs": done.logs,
-        "records": done.records,
+        "logs": done.logs.len(),
+        "records": done.records(),
         "bytes": plan.bytes,
         "restored": !restore.dry_run,
     });

@@ -14,6 +14,7 @@ pub(super) async fn run(app: &App, command: ShardCommand) -> Result<(), Failure>
     let api = Api::new(
         settings.broker_admin_url()?,
         None,
+        None,
         app.timeout(),
         "the broker",
     )?;

@@ -152,8 +152,14 @@ async fn mint_token(app: &App, mint: &TokenMint) -> Result<(), Failure> {
         ))
         .with_hint("tokens are minted beside a node that `felixctl dev` started")
     })?;
-    let api = Api::new(&node.url, None, app.timeout(), "the bootstrap listener")?
-        .with_header("x-felix-bootstrap-token", secret.trim())?;
+    let api = Api::new(
+        &node.url,
+        None,
+        None,
+        app.timeout(),
+        "the bootstrap listener",
+    )?
+    .with_header("x-felix-bootstrap-token", secret.trim())?;
     let mut body = json!({
         "principal": mint.principal,
         "audience": mint.audience,

@@ -48,7 +48,7 @@ pub struct Files {
 ///
 /// # Errors
 /// When files cannot be read or written, or the authority's key is damaged.
-pub(super) fn prepare(directory: &Path) -> Result<Files, CertificateFailed> {
+pub fn prepare(directory: &Path) -> Result<Files, CertificateFailed> {
     let files = Files {
         ca: directory.join("ca.pem"),
         certificate: directory.join("server.pem"),

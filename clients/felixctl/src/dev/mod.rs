@@ -8,7 +8,7 @@ mod ports;
 mod ready;
 mod seed;
 
-pub use certificate::{CertificateFailed, Files};
+pub use certificate::{CertificateFailed, Files, prepare as certificates};
 pub use home::Home;
 pub use node::Node;
 pub use ports::{NoRoom, Ports};

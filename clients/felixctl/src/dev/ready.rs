@@ -78,6 +78,7 @@ impl Ready {
             controlplane_url: Some(self.controlplane_url.clone()),
             controlplane_token: Some(self.controlplane_token.clone()),
             controlplane_token_file: None,
+            controlplane_ca_file: None,
             ca_file: Some(self.ca_file.clone()),
             server_name: Some(self.server_name.clone()),
             broker_admin_url: Some(self.broker_admin_url.clone()),

@@ -50,7 +50,6 @@ pub(crate) trait Answered: Send + Sync {
     fn answered(&self, ticket: u64, outcome: Outcome);
 }
 
-
 impl Waiting {
     pub(super) fn tell(self, outcome: Outcome) {
         match self {
@@ -72,7 +71,9 @@ impl Lost {
 }
 
 /// What a frame of the broker's answers; anything that is no answer ends the stream.
-pub(super) fn answer_in(frame: Result<Option<Incoming>, FramesEnded>) -> Result<(u64, Outcome), Lost> {
+pub(super) fn answer_in(
+    frame: Result<Option<Incoming>, FramesEnded>,
+) -> Result<(u64, Outcome), Lost> {
     let broken = |why: String| Lost::because(true, why);
     let frame = frame.map_err(|error| broken(error.to_string()))?;
     let frame = match frame.ok_or_else(|| broken("the broker ended the stream".to_owned()))? {

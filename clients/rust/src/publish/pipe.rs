@@ -5,7 +5,6 @@
 //! stream's driver (one task, which also reads the answers) writes what has gathered in one piece each time it
 //! runs: the busier the stream, the larger the writes, without any delay being configured.
 
-
 mod driver;
 
 use std::collections::VecDeque;
@@ -180,16 +179,16 @@ impl Pipe {
     /// Sends a publish that will be answered. `encode` gets its request id.
     ///
     /// # Errors
-    /// Gives `waiting` back when the stream has ended. Nothing was sent.
+    /// When the stream has ended. Nothing was sent, and `waiting` is told nothing.
     pub(crate) fn submit(
         &self,
         reserved: Reserved<'_>,
         waiting: Waiting,
         encode: impl FnOnce(u64, &mut Outbox),
-    ) -> Result<(), (Waiting, Lost)> {
+    ) -> Result<(), Lost> {
         let mut state = self.shared.lock();
         if let Some(lost) = &state.lost {
-            return Err((waiting, lost.clone()));
+            return Err(lost.clone());
         }
         let was_idle = state.pending.is_empty() && state.outbox.is_empty();
         let id = state.next_id();

@@ -435,7 +435,10 @@ mod tests {
                 ] {
                     let many = payloads.iter().map(|payload: &Bytes| {
                         let record = Record::new(payload.clone());
-                        key.clone().map_or(record.clone(), |key| record.key(key))
+                        match &key {
+                            Some(key) => record.key(key.clone()),
+                            None => record,
+                        }
                     });
                     let none = granted(Features::NONE, Extensions::NONE);
                     let prepared =

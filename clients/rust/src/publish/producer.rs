@@ -9,8 +9,8 @@ use felix_wire::publish::Producer;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, sleep};
 
-use super::lane::{Accepted, Lane, Step};
 use super::answer::{Answered, Outcome, Waiting};
+use super::lane::{Accepted, Lane, Step};
 use super::pipe::Pipe;
 use super::prepared::{Prepared, Purpose, Stamp, Target};
 use super::publisher::Receipt;

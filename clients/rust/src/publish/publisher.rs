@@ -154,8 +154,7 @@ impl Publisher {
                 producer: None,
             };
             prepared.encode(&self.target, stamp, outbox);
-        })
-        .map_err(|(_, lost)| lost)?;
+        })?;
         Ok(Receipt(Awaiting::Answer(outcome)))
     }
 

@@ -13,7 +13,7 @@ use crate::address::Address;
 use crate::backoff::{self, Backoff};
 use crate::calls::{Answered, Call, unexpected};
 use crate::client::Client;
-use crate::error::{CallFailed, PublishFailed, ReadFailed, Retry};
+use crate::error::{CallFailed, ReadFailed, Retry};
 use crate::frames::Frames;
 use crate::publish::Target;
 use crate::router::Claim;
@@ -112,17 +112,7 @@ impl Subscribe {
     }
 
     async fn begin(self) -> Result<Subscription, ReadFailed> {
-        let target = self
-            .client
-            .target(&self.stream)
-            .map_err(|failed| match failed {
-                PublishFailed::Call(failed) => failed,
-                other => {
-                    let failure =
-                        felix_wire::Failure::new(felix_wire::Code::NotFound, other.to_string());
-                    CallFailed::Refused(failure.with_retry(felix_wire::Retry::Fatal).into())
-                }
-            })?;
+        let target = self.client.named(&self.stream)?;
         let slot = self.client.inner.next_slot();
         let wish = Wish {
             client: self.client,
@@ -218,10 +208,11 @@ impl Wish {
             ..Call::read(request)
         };
         let Answered { link, answer } = inner.call(call).await?;
-        let subscribed = match answer {
-            Message::Subscribed(subscribed) => subscribed,
-            Message::SubscribeCursorError(error) => return Err(error.into()),
-            other => return Err(unexpected(&other).into()),
+        if let Message::SubscribeCursorError(error) = answer {
+            return Err(error.into());
+        }
+        let Message::Subscribed(subscribed) = answer else {
+            return Err(unexpected(&answer).into());
         };
         let lost = |why: &str| CallFailed::Unanswered {
             why: why.to_owned(),

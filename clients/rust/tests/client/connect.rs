@@ -133,17 +133,16 @@ async fn a_broker_that_says_nothing_does_not_hold_up_the_next() {
 
 #[tokio::test]
 async fn an_untrusted_broker_is_named_with_the_reason() {
-    let (one, other) = (FakeBroker::start(), Authority::new());
-    let stranger = other.broker();
-    let connect = one.builder().broker(stranger.address()).connect();
-    let accept = async {
-        let conn = one.accept().await;
+    let (known, stranger) = (FakeBroker::start(), FakeBroker::start());
+    let refuse = async {
+        let conn = known.accept().await;
         let mut stream = conn.stream().await;
         stream.auth().await;
         stream.say(refusal(Code::Draining)).await;
         (conn, stream)
     };
-    let (failed, _kept) = tokio::join!(connect, accept);
+    let connect = known.builder().broker(stranger.address()).connect();
+    let (failed, _kept, ()) = tokio::join!(connect, refuse, stranger.turned_down());
     let failed = failed.unwrap_err().to_string();
     assert!(
         failed.contains(&stranger.address()) && failed.contains("certificate"),
@@ -154,12 +153,9 @@ async fn an_untrusted_broker_is_named_with_the_reason() {
 #[tokio::test]
 async fn a_wrong_name_is_refused() {
     let broker = FakeBroker::start();
-    let failed = broker
-        .builder()
-        .server_name("broker.example")
-        .connect()
-        .await
-        .unwrap_err();
+    let connect = broker.builder().server_name("broker.example").connect();
+    let (failed, ()) = tokio::join!(connect, broker.turned_down());
+    let failed = failed.unwrap_err();
     assert_eq!(failed.code(), "unreachable");
     assert!(failed.to_string().contains("certificate"), "{failed}");
 }
@@ -199,8 +195,13 @@ async fn a_lost_broker_is_replaced_by_one_that_was_learned() {
         pipe.ack(id, Some(0)).await;
         (conn, pipe)
     };
-    let (published, _kept) = tokio::join!(client.publish("orders", "a"), serve);
-    published.unwrap();
+    let publish = async {
+        // Until the client has heard of the loss, a publish may still be sent into it.
+        while let Err(failed) = client.publish("orders", "a").await {
+            assert_eq!(failed.code(), "unanswered");
+        }
+    };
+    let ((), _kept) = tokio::join!(publish, serve);
     assert_eq!(client.broker(), Some(learned.address()));
 }
 

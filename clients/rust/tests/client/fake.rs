@@ -20,17 +20,17 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::time::Duration;
 
 /// One broker, listening.
-pub struct FakeBroker {
+pub(crate) struct FakeBroker {
     endpoint: Endpoint,
     ca_pem: String,
 }
 
 /// One connection of a client.
 #[derive(Clone)]
-pub struct FakeConn(pub Connection);
+pub(crate) struct FakeConn(pub(crate) Connection);
 
 /// One stream of a client, or one the broker opened.
-pub struct FakeStream {
+pub(crate) struct FakeStream {
     send: Option<SendStream>,
     recv: Option<RecvStream>,
     buffer: BytesMut,
@@ -38,7 +38,7 @@ pub struct FakeStream {
 }
 
 /// Everything the protocol has, except what would make the client ask by itself.
-pub fn served() -> Served {
+pub(crate) fn served() -> Served {
     Served {
         flags: Flags::ALL,
         features: Features::ALL.without(Features::TOPOLOGY),
@@ -49,19 +49,19 @@ pub fn served() -> Served {
 }
 
 /// Certificates for several brokers that one client shall trust.
-pub struct Authority {
+pub(crate) struct Authority {
     cert: rcgen::CertifiedKey<rcgen::KeyPair>,
 }
 
 impl Authority {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let names = vec!["localhost".to_owned()];
         Self {
             cert: rcgen::generate_simple_self_signed(names).unwrap(),
         }
     }
 
-    pub fn broker(&self) -> FakeBroker {
+    pub(crate) fn broker(&self) -> FakeBroker {
         let key = PrivatePkcs8KeyDer::from(self.cert.signing_key.serialize_der());
         let mut tls = rustls::ServerConfig::builder_with_provider(
             rustls::crypto::ring::default_provider().into(),
@@ -90,16 +90,16 @@ impl Authority {
 }
 
 impl FakeBroker {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Authority::new().broker()
     }
 
-    pub fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         self.endpoint.local_addr().unwrap().to_string()
     }
 
     /// A client for this broker, ready to connect.
-    pub fn builder(&self) -> Builder {
+    pub(crate) fn builder(&self) -> Builder {
         let quickly = ReconnectPolicy::default()
             .first(Duration::from_millis(5))
             .longest(Duration::from_millis(20))
@@ -112,51 +112,59 @@ impl FakeBroker {
             .reconnect(quickly)
     }
 
-    pub async fn accept(&self) -> FakeConn {
+    pub(crate) async fn accept(&self) -> FakeConn {
         let incoming = self.endpoint.accept().await.expect("the endpoint is open");
         FakeConn(incoming.await.expect("a handshake"))
     }
 
+    /// A client comes and goes away again because it does not like the certificate.
+    pub(crate) async fn turned_down(&self) {
+        let incoming = self.endpoint.accept().await.expect("the endpoint is open");
+        incoming
+            .await
+            .expect_err("the client accepts no certificate it does not know");
+    }
+
     /// Accepts a client and welcomes it; gives the connection and its publish stream.
-    pub async fn welcome(&self) -> (FakeConn, FakeStream) {
+    pub(crate) async fn welcome(&self) -> (FakeConn, FakeStream) {
         let conn = self.accept().await;
         let pipe = conn.welcome().await;
         (conn, pipe)
     }
 
     /// Connects a client of this builder.
-    pub async fn connected(&self, builder: Builder) -> (Client, FakeConn, FakeStream) {
+    pub(crate) async fn connected(&self, builder: Builder) -> (Client, FakeConn, FakeStream) {
         let (client, (conn, pipe)) = tokio::join!(builder.connect(), self.welcome());
         (client.expect("connected"), conn, pipe)
     }
 
-    pub async fn client(&self) -> (Client, FakeConn, FakeStream) {
+    pub(crate) async fn client(&self) -> (Client, FakeConn, FakeStream) {
         self.connected(self.builder()).await
     }
 }
 
 impl FakeConn {
     /// The next stream a client opens.
-    pub async fn stream(&self) -> FakeStream {
+    pub(crate) async fn stream(&self) -> FakeStream {
         let (send, recv) = self.0.accept_bi().await.expect("a stream of the client");
         FakeStream::new(Some(send), Some(recv))
     }
 
     /// The next stream, on which everything is granted.
-    pub async fn welcome(&self) -> FakeStream {
+    pub(crate) async fn welcome(&self) -> FakeStream {
         let mut stream = self.stream().await;
         stream.welcome(&served()).await;
         stream
     }
 
     /// The next request stream: what it asks, and the stream to answer on.
-    pub async fn asked(&self) -> (Message, FakeStream) {
+    pub(crate) async fn asked(&self) -> (Message, FakeStream) {
         let mut stream = self.welcome().await;
         let request = stream.message().await;
         (request, stream)
     }
 
-    pub async fn subscribe(&self) -> (Subscribe, FakeStream) {
+    pub(crate) async fn subscribe(&self) -> (Subscribe, FakeStream) {
         match self.asked().await {
             (Message::Subscribe(subscribe), stream) => (subscribe, stream),
             (other, _) => panic!("not a subscribe: {other:?}"),
@@ -164,31 +172,35 @@ impl FakeConn {
     }
 
     /// Answers a subscribe and opens the event stream.
-    pub async fn serve(&self, subscription_id: u64, start: Option<u64>) -> (Subscribe, FakeStream) {
+    pub(crate) async fn serve(
+        &self,
+        subscription_id: u64,
+        start: Option<u64>,
+    ) -> (Subscribe, FakeStream) {
         let (subscribe, mut stream) = self.subscribe().await;
         stream.say(subscribed(subscription_id, start)).await;
         (subscribe, self.events(subscription_id).await)
     }
 
-    pub async fn events(&self, subscription_id: u64) -> FakeStream {
+    pub(crate) async fn events(&self, subscription_id: u64) -> FakeStream {
         let mut stream = self.silent_events().await;
         stream.say(EventStreamHello { subscription_id }).await;
         stream
     }
 
     /// An event stream that has not said whose it is.
-    pub async fn silent_events(&self) -> FakeStream {
+    pub(crate) async fn silent_events(&self) -> FakeStream {
         let send = self.0.open_uni().await.expect("the client grants streams");
         FakeStream::new(Some(send), None)
     }
 
     /// Ends the connection as a broker does that is killed and started again.
-    pub fn drop_dead(&self) {
+    pub(crate) fn drop_dead(&self) {
         self.0.close(VarInt::from_u32(7), b"gone");
     }
 }
 
-pub fn subscribed(subscription_id: u64, start: Option<u64>) -> Subscribed {
+pub(crate) fn subscribed(subscription_id: u64, start: Option<u64>) -> Subscribed {
     let queue_capacity = None;
     Subscribed {
         subscription_id,
@@ -209,7 +221,7 @@ impl FakeStream {
     }
 
     /// Reads the first frame and answers it.
-    pub async fn welcome(&mut self, served: &Served) -> Auth {
+    pub(crate) async fn welcome(&mut self, served: &Served) -> Auth {
         let auth = self.auth().await;
         let grant = served.grant(&Offer::of(&auth));
         self.extensions = grant.peer.extensions != Extensions::NONE;
@@ -217,15 +229,16 @@ impl FakeStream {
         auth
     }
 
-    pub async fn auth(&mut self) -> Auth {
-        match self.message().await {
-            Message::Auth(auth) => auth,
-            other => panic!("the first frame is auth, not {other:?}"),
-        }
+    pub(crate) async fn auth(&mut self) -> Auth {
+        let message = self.message().await;
+        let Message::Auth(auth) = message else {
+            panic!("the first frame is auth, not {message:?}")
+        };
+        auth
     }
 
     /// The next frame; `None` at the end of the stream.
-    pub async fn frame(&mut self) -> Option<Incoming> {
+    pub(crate) async fn frame(&mut self) -> Option<Incoming> {
         let accepts = Accepts {
             payload_bytes_max: 1 << 24,
             extensions: self.extensions,
@@ -240,24 +253,26 @@ impl FakeStream {
         }
     }
 
-    pub async fn published(&mut self) -> Frame {
+    pub(crate) async fn published(&mut self) -> Frame {
         match self.frame().await.expect("a frame") {
             Incoming::Published(frame) => frame,
-            other => panic!("not a frame of the published protocol: {other:?}"),
+            other @ Incoming::Extension(_) => {
+                panic!("not a frame of the published protocol: {other:?}")
+            }
         }
     }
 
-    pub async fn message(&mut self) -> Message {
+    pub(crate) async fn message(&mut self) -> Message {
         Message::decode(&self.published().await.payload).expect("a message")
     }
 
-    pub async fn publish(&mut self) -> Publish {
+    pub(crate) async fn publish(&mut self) -> Publish {
         let frame = self.published().await;
         Publish::decode(frame.flags, frame.payload).expect("a publish")
     }
 
     /// Reads a publish that wants an answer, and gives its number.
-    pub async fn publish_id(&mut self) -> u64 {
+    pub(crate) async fn publish_id(&mut self) -> u64 {
         self.publish()
             .await
             .request
@@ -265,16 +280,16 @@ impl FakeStream {
             .id
     }
 
-    pub async fn say(&mut self, message: impl Into<Message>) {
+    pub(crate) async fn say(&mut self, message: impl Into<Message>) {
         self.write(message.into().encode()).await;
     }
 
-    pub async fn write(&mut self, bytes: Bytes) {
+    pub(crate) async fn write(&mut self, bytes: Bytes) {
         let send = self.send.as_mut().expect("a stream to write");
         send.write_chunk(bytes).await.expect("the client reads");
     }
 
-    pub async fn ack(&mut self, request_id: u64, offset: Option<u64>) {
+    pub(crate) async fn ack(&mut self, request_id: u64, offset: Option<u64>) {
         let ack = Ack {
             request_id,
             outcome: Ok(offset),
@@ -283,14 +298,14 @@ impl FakeStream {
         self.answer(ack).await;
     }
 
-    pub async fn answer(&mut self, ack: Ack) {
+    pub(crate) async fn answer(&mut self, ack: Ack) {
         let mut frame = BytesMut::new();
         ack.encode_into(Flags::ALL, &mut frame);
         self.write(frame.freeze()).await;
     }
 
     /// Sends events, as one batch.
-    pub async fn batch(&mut self, base_offset: Option<u64>, payloads: &[&str]) {
+    pub(crate) async fn batch(&mut self, base_offset: Option<u64>, payloads: &[&str]) {
         let head = EventHead {
             base_offset,
             ..EventHead::default()
@@ -298,14 +313,14 @@ impl FakeStream {
         self.batch_with(head, payloads).await;
     }
 
-    pub async fn batch_with(&mut self, head: EventHead<'_>, payloads: &[&str]) {
+    pub(crate) async fn batch_with(&mut self, head: EventHead<'_>, payloads: &[&str]) {
         let list = Payloads::build(payloads.iter().map(|payload| payload.as_bytes())).unwrap();
         let mut bytes = head.encode(&list.bytes, Stamps::Absent);
         bytes.extend_from_slice(&list.bytes);
         self.write(bytes.freeze()).await;
     }
 
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.send
             .as_mut()
             .expect("a stream to write")
@@ -313,7 +328,7 @@ impl FakeStream {
             .expect("not finished before");
     }
 
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.send
             .as_mut()
             .expect("a stream to write")
@@ -322,7 +337,7 @@ impl FakeStream {
     }
 
     /// Waits until the client says that it no longer reads.
-    pub async fn stopped(&mut self) {
+    pub(crate) async fn stopped(&mut self) {
         let stopped = self.send.as_mut().expect("a stream to write").stopped();
         stopped.await.expect("a live connection");
     }

@@ -163,7 +163,7 @@ async fn sixty_four_batches_are_in_flight_and_no_more() {
     let next = producer.send("y");
     tokio::pin!(next);
     let poll = std::future::poll_fn(|cx| {
-        std::task::Poll::Ready(std::future::Future::poll(next.as_mut(), cx).is_pending())
+        std::task::Poll::Ready(Future::poll(next.as_mut(), cx).is_pending())
     });
     assert!(poll.await);
     for sequence in 0..64 {

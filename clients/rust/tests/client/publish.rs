@@ -353,7 +353,7 @@ async fn what_nobody_could_take_is_refused_at_once() {
 }
 
 /// Polls once.
-async fn is_pending<F: std::future::Future>(future: std::pin::Pin<&mut F>) -> bool {
+async fn is_pending<F: Future>(future: std::pin::Pin<&mut F>) -> bool {
     let mut future = future;
     std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx).is_pending())).await
 }

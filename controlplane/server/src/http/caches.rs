@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use felix_auth::{Action, Resource};
+use felix_auth::{Action, NamePattern, Object, Resource};
 use felix_meta::http::Page;
 use felix_meta::{CachePatch, CacheRecord, CacheSpec, Catalogue, Command, Event};
 
@@ -28,6 +28,12 @@ pub(crate) async fn list(
     paging: Paging,
 ) -> Result<Json<Page<Arc<CacheRecord>>>, Refusal> {
     let caller = app.caller_of(&ticket, &tenant)?;
+    let any = Object::Cache {
+        tenant: tenant.as_str().into(),
+        namespace: NamePattern::Exact(namespace.as_str().into()),
+        cache: NamePattern::Any,
+    };
+    caller.must_to_some(Action::CacheManage, &any)?;
     let window = paging.read()?;
     let catalogue = app.authority.catalogue();
     let space = catalogue

@@ -7,7 +7,7 @@ use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use felix_auth::{
-    Action, Audience, KeySet, Permissions, Principal, PublicKey, Resource, TokenRefused,
+    Action, Audience, KeySet, Object, Permissions, Principal, PublicKey, Resource, TokenRefused,
     claimed_tenant, verify,
 };
 use felix_model::{TenantId, TimeMs};
@@ -15,8 +15,7 @@ use felix_model::{TenantId, TimeMs};
 use super::error::Refusal;
 use crate::app::App;
 
-/// What a request presents. Nothing of it is believed yet.
-#[derive(Debug)]
+/// What a request presents. Nothing of it is believed yet, and it has no `Debug`, because it holds the token.
 pub(crate) struct Ticket {
     token: Option<String>,
     from_loopback: bool,
@@ -44,6 +43,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Ticket {
     }
 }
 
+impl Ticket {
+    /// Whether the request came from this machine.
+    pub(crate) fn is_from_here(&self) -> bool {
+        self.from_loopback
+    }
+}
+
 /// Somebody whose token was verified.
 #[derive(Debug)]
 pub(crate) struct Caller {
@@ -62,6 +68,15 @@ impl Caller {
     /// Whether the caller may do this to that.
     pub(crate) fn may(&self, action: Action, resource: &Resource<'_>) -> bool {
         self.principal.allows(action, resource)
+    }
+
+    /// Refuses unless the caller may do this to something of a kind, whichever it is.
+    pub(crate) fn must_to_some(&self, action: Action, kind: &Object) -> Result<(), Refusal> {
+        let mut grants = self.principal.permissions.grants().iter();
+        if grants.any(|one| one.action == action && one.object.intersect(kind).is_some()) {
+            return Ok(());
+        }
+        Err(Refusal::forbidden(format!("this needs `{action}`")))
     }
 
     /// What the caller may do.

@@ -63,6 +63,10 @@ impl Refusal {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", message)
     }
 
+    pub(crate) fn copy_failed(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "copy_failed", message)
+    }
+
     pub(crate) fn internal() -> Self {
         let message = "something went wrong inside; the log of the control plane says more";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)

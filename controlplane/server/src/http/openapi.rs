@@ -53,6 +53,7 @@ pub(crate) struct JwkDocument {
         system::live,
         system::ready,
         system::health,
+        system::backup,
         system::regions,
         system::region,
         tenants::list,

@@ -63,6 +63,7 @@ fn routes() -> Routes {
     .get("/v1/system/live", get(system::live))
     .get("/v1/system/ready", get(system::ready))
     .get("/v1/system/health", get(system::health))
+    .add("post", "/v1/system/backup", post(system::backup))
     .get("/v1/regions", get(system::regions))
     .get("/v1/regions/{region_id}", get(system::region))
     .get("/v1/catalogue/snapshot", get(feeds::catalogue_snapshot))

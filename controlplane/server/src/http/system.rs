@@ -1,12 +1,16 @@
-//! What anyone may ask about the installation.
+//! What anyone may ask about the installation, and its backup.
+
+use std::path::PathBuf;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
+use felix_auth::{Action, Resource};
 use felix_meta::http::Page;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
+use super::caller::Ticket;
 use super::error::Refusal;
 use crate::app::App;
 
@@ -47,6 +51,48 @@ pub(crate) async fn ready(State(app): State<App>) -> Result<Json<Value>, Refusal
     responses((status = 200, body = Object), (status = 503, body = felix_meta::http::ErrorBody)))]
 pub(crate) async fn health(State(app): State<App>) -> Result<Json<Value>, Refusal> {
     readiness(&app)
+}
+
+/// Where a backup goes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BackupQuery {
+    to: PathBuf,
+}
+
+/// Copies the ledger, private keys included, into a directory of this machine that is empty or does not exist. Only
+/// from this machine, because it names a place on it, and only for who operates the installation.
+#[utoipa::path(post, path = "/v1/system/backup", tag = "system",
+    params(("to" = String, Query, description = "an absolute path")),
+    responses((status = 200, body = Object, description = "directory, revision, bytes")))]
+pub(crate) async fn backup(
+    State(app): State<App>,
+    ticket: Ticket,
+    Query(query): Query<BackupQuery>,
+) -> Result<Json<Value>, Refusal> {
+    app.caller(&ticket)?
+        .must(Action::NodeManage, &Resource::Cluster)?;
+    if !ticket.is_from_here() {
+        return Err(Refusal::forbidden(
+            "a backup is asked for on the control plane's own machine",
+        ));
+    }
+    if !query.to.is_absolute() {
+        return Err(Refusal::invalid("`to` must be an absolute path"));
+    }
+    let Some(copier) = app.copier.clone() else {
+        return Err(Refusal::not_enabled(
+            "this control plane keeps nothing, so there is nothing to copy",
+        ));
+    };
+    let to = query.to.clone();
+    let copied = tokio::task::spawn_blocking(move || copier.copy(&to))
+        .await
+        .map_err(|_| Refusal::internal())?;
+    let (revision, bytes) = copied.map_err(|failed| Refusal::copy_failed(failed.to_string()))?;
+    Ok(Json(json!({
+        "version": 1, "directory": query.to, "revision": revision, "bytes": bytes,
+    })))
 }
 
 /// All regions.

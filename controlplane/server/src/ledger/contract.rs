@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use felix_journal::disk::{Call, CallKind, Fault};
 use felix_journal::{DataDir, Disk, RealDisk, SimDisk};
 use felix_meta::Revision;
 
@@ -103,6 +104,52 @@ fn a_power_cut_takes_nothing_that_an_append_returned() {
         let ledger = open(disk as _, dir);
         assert_eq!(read_all(&ledger, 0), records, "seed {seed}");
     }
+}
+
+#[test]
+fn a_failed_sync_ends_all_appends_until_the_ledger_is_opened_again() {
+    let disk = Arc::new(SimDisk::new(1));
+    let dir = Path::new("/data");
+    let mut ledger = open(Arc::clone(&disk) as _, dir);
+    append(&mut ledger, 0, &["a"]);
+    let failing = Arc::clone(&disk);
+    disk.set_hook(Some(Arc::new(move |call: &Call| {
+        if call.kind == CallKind::Sync {
+            failing.fail(call.number, Fault::Io);
+        }
+    })));
+    let refused = ledger.append(Revision(1), &[Bytes::from("lost")]);
+    assert!(
+        matches!(refused, Err(AppendRefused::Failed(_))),
+        "{refused:?}"
+    );
+    disk.set_hook(None);
+    disk.heal();
+    let again = ledger.append(Revision(1), &[Bytes::from("b")]);
+    assert!(matches!(again, Err(AppendRefused::Failed(_))), "{again:?}");
+    drop(ledger);
+    disk.power_cut(1);
+    let mut ledger = open(disk as _, dir);
+    let held = read_all(&ledger, 0);
+    assert_eq!(held.first().map(String::as_str), Some("a"));
+    append(&mut ledger, held.len() as u64, &["c"]);
+}
+
+#[test]
+fn a_full_disk_refuses_with_its_own_word_and_recovers_by_itself() {
+    let disk = Arc::new(SimDisk::new(1));
+    let mut ledger = open(Arc::clone(&disk) as _, Path::new("/data"));
+    append(&mut ledger, 0, &["a"]);
+    disk.full(0);
+    let record = Bytes::from(vec![b'x'; 1 << 20]);
+    assert_eq!(
+        ledger.append(Revision(1), &[record]),
+        Err(AppendRefused::Full)
+    );
+    assert_eq!(ledger.revision(), Revision(1));
+    disk.full(u64::MAX);
+    append(&mut ledger, 1, &["b"]);
+    assert_eq!(read_all(&ledger, 0), ["a", "b"]);
 }
 
 fn for_every_ledger(check: impl Fn(&mut dyn Ledger)) {

@@ -5,10 +5,11 @@
 //!   <data_dir>/ledger.snapshot                    the revision in decimal, a line end, the state; replaced as a whole
 //! ```
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use felix_journal::backup::{self, CopyRefused};
 use felix_journal::{
     AppendFailed, DataDir, Disk, DiskError, Log, LogOptions, LogReader, OpenRefused, durable,
 };
@@ -17,6 +18,12 @@ use felix_model::batch::BuildRefused;
 use felix_model::{BatchBuilder, BatchOptions, Generation, Offset, Records, patch};
 
 use super::{AppendRefused, Ledger, ReadFailed};
+
+/// The directory of the log.
+const LEDGER: &str = "ledger";
+
+/// The file in which felix-journal keeps whose data a directory is.
+const IDENTITY: &str = "identity.json";
 
 /// Why the ledger could not be opened. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +36,45 @@ pub enum OpenFailed {
     Disk(#[from] DiskError),
 }
 
+/// Copies a ledger while it is written.
+#[derive(Debug)]
+pub struct Copier {
+    disk: Arc<dyn Disk>,
+    reader: LogReader,
+    root: PathBuf,
+}
+
+/// Why no copy was made.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyFailed {
+    /// The log could not be copied.
+    #[error(transparent)]
+    Log(#[from] CopyRefused),
+    /// The rest could not.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+}
+
+impl Copier {
+    /// Writes a data directory with the same identity and every entry that was durable when this began, and says up to
+    /// which revision. The snapshot stays behind: it only saves time, and the entries are all there. Blocking.
+    ///
+    /// # Errors
+    /// [`CopyFailed`]; what was written of the copy is of no use then.
+    pub fn copy(&self, to: &Path) -> Result<(Revision, u64), CopyFailed> {
+        let copied = backup::copy(
+            &self.reader,
+            &*self.disk,
+            &to.join(LEDGER),
+            Offset(u64::MAX),
+        )?;
+        if let Some(identity) = durable::read(&*self.disk, &self.root.join(IDENTITY))? {
+            durable::replace(&*self.disk, &to.join(IDENTITY), &identity)?;
+        }
+        Ok((Revision(copied.end.0), copied.bytes))
+    }
+}
+
 /// A log of felix-journal that is synced before an append returns.
 #[derive(Debug)]
 pub struct DiskLedger {
@@ -36,6 +82,7 @@ pub struct DiskLedger {
     log: Log,
     reader: LogReader,
     generation: Generation,
+    root: PathBuf,
     snapshot_file: PathBuf,
     /// What broke it. The log's end may then be ahead of what was answered.
     failed: Option<String>,
@@ -49,7 +96,7 @@ impl DiskLedger {
     /// # Errors
     /// [`OpenFailed`].
     pub fn open(disk: Arc<dyn Disk>, data_dir: DataDir) -> Result<Self, OpenFailed> {
-        let dir = data_dir.root().join("ledger");
+        let dir = data_dir.root().join(LEDGER);
         // Every record is checked at every start: the ledger is small, and all else hangs on it.
         let options = LogOptions {
             verify_bytes: u64::MAX,
@@ -74,6 +121,7 @@ impl DiskLedger {
             reader: log.reader(),
             log,
             generation,
+            root: data_dir.root().to_path_buf(),
             snapshot_file: data_dir.root().join("ledger.snapshot"),
             disk,
             failed: None,
@@ -81,7 +129,17 @@ impl DiskLedger {
         })
     }
 
-    fn fail(&mut self, why: impl ToString) -> AppendRefused {
+    /// What copies this ledger while it is written.
+    #[must_use]
+    pub fn copier(&self) -> Copier {
+        Copier {
+            disk: Arc::clone(&self.disk),
+            reader: self.reader.clone(),
+            root: self.root.clone(),
+        }
+    }
+
+    fn fail(&mut self, why: &impl ToString) -> AppendRefused {
         let why = why.to_string();
         self.failed = Some(why.clone());
         AppendRefused::Failed(why)
@@ -109,11 +167,11 @@ impl Ledger for DiskLedger {
         match self.log.append(&[batch]) {
             Ok(()) => {}
             Err(AppendFailed::Full) => return Err(AppendRefused::Full),
-            Err(error) => return Err(self.fail(error)),
+            Err(error) => return Err(self.fail(&error)),
         }
         match self.log.sync() {
             Ok(_) => Ok(()),
-            Err(error) => Err(self.fail(error)),
+            Err(error) => Err(self.fail(&error)),
         }
     }
 

@@ -12,7 +12,7 @@ mod contract;
 mod disk;
 mod memory;
 
-pub use disk::{DiskLedger, OpenFailed};
+pub use disk::{Copier, CopyFailed, DiskLedger, OpenFailed};
 pub use memory::MemoryLedger;
 
 /// Keeps one record per revision, durably, for a single writer. Blocking.

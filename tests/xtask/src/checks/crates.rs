@@ -162,6 +162,37 @@ pub(crate) fn dependencies(tree: &Tree, workspace: &Workspace) -> Vec<Complaint>
     found
 }
 
+/// A version that is said in the root manifest is used by some crate.
+pub(crate) fn unused_versions(tree: &Tree, workspace: &Workspace) -> Vec<Complaint> {
+    let root = tree.text("Cargo.toml");
+    let versions = root.split("[workspace.dependencies]").nth(1).unwrap_or("");
+    let versions = versions.split("\n[").next().unwrap_or("").lines();
+    let used: BTreeSet<&str> = workspace
+        .members
+        .iter()
+        .flat_map(|member| {
+            member
+                .dependencies
+                .iter()
+                .chain(&member.test_dependencies)
+                .map(String::as_str)
+        })
+        .chain(workspace.names())
+        .collect();
+    versions
+        .filter_map(|line| line.split_once(" = "))
+        .map(|(name, _)| name.trim())
+        .filter(|name| !name.starts_with('#') && !used.contains(name))
+        .map(|name| {
+            Complaint::new(
+                "Cargo.toml",
+                0,
+                format!("{name} has a version, but no crate names it"),
+            )
+        })
+        .collect()
+}
+
 /// Direct dependencies of the whole workspace before it is worth asking which could go.
 const DEPENDENCIES_MENTIONED: usize = 40;
 
@@ -268,6 +299,20 @@ mod tests {
         let found = whats(&manifests(&tree, &members));
         assert_eq!(found.lines().count(), 2, "{found}");
         assert!(found.contains("b/Cargo.toml:2:"), "{found}");
+    }
+
+    #[test]
+    fn a_version_that_nobody_uses_is_refused() {
+        let root = "[workspace.dependencies]\nbytes = \"1\"\nanyhow = { version = \"1\" }\n\n[profile.dev]\nopt = \"1\"\n";
+        let tree = Tree::of(&[("Cargo.toml", root)]);
+        let found = whats(&unused_versions(
+            &tree,
+            &workspace(&[("model", &["bytes"])]),
+        ));
+        assert_eq!(
+            found,
+            "Cargo.toml: anyhow has a version, but no crate names it"
+        );
     }
 
     #[test]

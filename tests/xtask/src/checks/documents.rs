@@ -187,7 +187,7 @@ fn config_keys(code: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Every metric stands in OPERATING.md. They are named in the `metrics.rs` of each process and nowhere else.
+/// Every metric stands in OPERATING.md. They are named in the `metrics.rs` or `stats.rs` of each process.
 pub(crate) fn metrics(tree: &Tree, workspace: &Workspace) -> Vec<Complaint> {
     let crates: BTreeSet<String> = workspace
         .names()
@@ -195,7 +195,9 @@ pub(crate) fn metrics(tree: &Tree, workspace: &Workspace) -> Vec<Complaint> {
         .map(|name| name.replace('-', "_"))
         .collect();
     let mut found = Vec::new();
-    for (path, text) in products(tree).filter(|(path, _)| path.ends_with("/metrics.rs")) {
+    for (path, text) in products(tree)
+        .filter(|(path, _)| path.ends_with("/metrics.rs") || path.ends_with("/stats.rs"))
+    {
         for name in metric_names(text).difference(&crates) {
             if !tree.text(OPERATING).contains(&format!("`{name}`")) {
                 found.push(Complaint::new(

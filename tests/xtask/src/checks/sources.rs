@@ -1,6 +1,6 @@
 //! Rules about Rust files.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::metadata::Workspace;
 use crate::rust::{Source, line_of};
@@ -98,18 +98,30 @@ fn roots_outside(tree: &Tree) -> Vec<(String, bool)> {
                 roots.push((format!("{directory}/{path}"), true));
             }
         }
-        roots.push((format!("{directory}/build.rs"), true));
+        let usual = ["build.rs", "src/lib.rs", "src/main.rs"];
+        roots.extend(usual.map(|path| (format!("{directory}/{path}"), true)));
     }
     roots
 }
 
-/// A test without an assertion proves nothing. It may leave asserting to a function of the same file, or to
-/// the entry of a fuzz target, which panics at what must not be.
+/// A test without an assertion proves nothing. It may leave asserting to a function of the same file, to a helper of
+/// the same crate's tests, to the entry of a fuzz target, which panics at what must not be, or to the compiler.
 pub(crate) fn tests_assert(tree: &Tree) -> Vec<Complaint> {
+    let mut helpers: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for (path, text) in tree
+        .ending(".rs")
+        .filter(|(path, _)| path.contains("/tests/"))
+    {
+        let own = asserting_functions(&Source::scan(text), &BTreeSet::new());
+        // Nearly everything has a `new`; that one of them may panic says nothing about a test.
+        let own = own.into_iter().filter(|call| call != "new(");
+        helpers.entry(crate_of(path)).or_default().extend(own);
+    }
     let mut found = Vec::new();
     for (path, text) in tree.ending(".rs") {
         let source = Source::scan(text);
-        let asserting = asserting_functions(&source);
+        let none = BTreeSet::new();
+        let asserting = asserting_functions(&source, helpers.get(crate_of(path)).unwrap_or(&none));
         for (name, line, body) in source.tests() {
             if !asserts(body, &asserting) {
                 found.push(Complaint::new(
@@ -123,10 +135,20 @@ pub(crate) fn tests_assert(tree: &Tree) -> Vec<Complaint> {
     found
 }
 
-/// Functions that assert, by themselves or through each other, with the bracket that a call of them has.
-fn asserting_functions(source: &Source) -> BTreeSet<String> {
+/// The directory of the crate that a file belongs to.
+fn crate_of(path: &str) -> &str {
+    let end = path
+        .rfind("/tests/")
+        .or_else(|| path.rfind("/src/"))
+        .unwrap_or(0);
+    path.get(..end).unwrap_or("")
+}
+
+/// Functions that assert, by themselves or through each other, with the bracket that a call of them has; to begin
+/// with those that are known to.
+fn asserting_functions(source: &Source, known: &BTreeSet<String>) -> BTreeSet<String> {
     let functions = source.functions();
-    let mut asserting = BTreeSet::new();
+    let mut asserting = known.clone();
     loop {
         let before = asserting.len();
         for (name, body) in &functions {
@@ -141,8 +163,16 @@ fn asserting_functions(source: &Source) -> BTreeSet<String> {
 }
 
 fn asserts(body: &str, asserting: &BTreeSet<String>) -> bool {
-    const WORDS: [&str; 8] = [
-        "assert", "panic!", "expect", "unwrap", "check", "snapshot", "prop_", "entry::",
+    const WORDS: [&str; 9] = [
+        "assert",
+        "panic!",
+        "expect",
+        "unwrap",
+        "check",
+        "snapshot",
+        "prop_",
+        "entry::",
+        "Send + Sync",
     ];
     WORDS.iter().any(|word| body.contains(word))
         || asserting.iter().any(|call| body.contains(call.as_str()))
@@ -275,6 +305,21 @@ mod tests {
     fn a_test_that_asserts_nothing_is_refused() {
         let text =
             "#[test]\nfn good() { assert!(true) }\n#[test]\nfn bad() { let _ = 1; /* assert */ }\n";
+        let elsewhere = "#[test]\nfn helped() { common::told(3).await }\n#[test]\nfn alone() { Thing::new() }\n";
+        let common = "pub fn told(n: u8) { assert!(n > 1) }\nfn new() { panic!() }\n";
+        let tree = [
+            ("b/tests/one.rs", elsewhere),
+            ("b/tests/common/mod.rs", common),
+        ];
+        let found = tests_assert(&Tree::of(&tree));
+        assert_eq!(
+            found,
+            [Complaint::new(
+                "b/tests/one.rs",
+                4,
+                "test alone asserts nothing"
+            )]
+        );
         let found = tests_assert(&Tree::of(&[("a.rs", text)]));
         assert_eq!(
             found,

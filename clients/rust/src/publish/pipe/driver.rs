@@ -31,7 +31,15 @@ pub(super) struct Driver {
 impl Driver {
     pub(super) fn new(shared: Arc<Shared>, frames: Frames, key: TokenUsed, tick: Duration) -> Self {
         let timer = Box::pin(sleep_until(Instant::now()));
-        Self { shared, frames, key, tick, timer, answers: Vec::new(), ended: Vec::new() }
+        Self {
+            shared,
+            frames,
+            key,
+            tick,
+            timer,
+            answers: Vec::new(),
+            ended: Vec::new(),
+        }
     }
 
     pub(super) async fn run(mut self) {
@@ -87,8 +95,11 @@ impl Driver {
             cx.waker().wake_by_ref();
         }
         if let Some(unknown) = self.match_answers() {
-            let why = format!("the broker answered request {unknown}, which is not outstanding");
-            ended.get_or_insert(Lost::because(true, why));
+            ended.get_or_insert_with(|| {
+                let why =
+                    format!("the broker answered request {unknown}, which is not outstanding");
+                Lost::because(true, why)
+            });
         }
         ended.map_or(Poll::Pending, Poll::Ready)
     }

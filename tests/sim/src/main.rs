@@ -1,0 +1,90 @@
+//! Runs the simulator: many seeds, or one again.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use felix_sim::campaign::Campaign;
+use felix_sim::{Mode, Plan, run_twice};
+
+/// Simulates a broker from seeds and checks every promise it makes about its log.
+#[derive(Debug, Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs seeds until the broker has crashed often enough. Fails at the first broken promise.
+    Campaign {
+        /// How many kills and power cuts, in all modes together.
+        #[arg(long, default_value_t = 10_000)]
+        crashes: u64,
+        /// The first seed.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// The sync modes that take turns.
+        #[arg(long, value_enum, default_value_t = Modes::All)]
+        mode: Modes,
+    },
+    /// Runs one seed again and prints what happens.
+    Replay {
+        /// The seed.
+        #[arg(long)]
+        seed: u64,
+        /// The sync mode.
+        #[arg(long, value_enum)]
+        mode: Modes,
+        /// Print only what was found.
+        #[arg(long)]
+        quiet: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum Modes {
+    OnCommit,
+    Periodic,
+    None,
+    All,
+}
+
+impl Modes {
+    fn modes(self) -> Vec<Mode> {
+        match self {
+            Self::OnCommit => vec![Mode::OnCommit],
+            Self::Periodic => vec![Mode::Periodic],
+            Self::None => vec![Mode::None],
+            Self::All => Mode::ALL.to_vec(),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match Arguments::parse().command {
+        Command::Campaign { crashes, seed, mode } => campaign(crashes, seed, mode),
+        Command::Replay { seed, mode, quiet } => replay(seed, mode, quiet),
+    }
+}
+
+fn campaign(crashes: u64, seed: u64, mode: Modes) -> ExitCode {
+    println!("seed {seed}");
+    let summary = Campaign { crashes, seed, modes: mode.modes() }.run(&mut std::io::stderr());
+    println!("{summary}");
+    if summary.broken.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn replay(seed: u64, mode: Modes, quiet: bool) -> ExitCode {
+    let mut found = false;
+    for mode in mode.modes() {
+        let plan = Plan::of(seed, mode);
+        let outcome = run_twice(if quiet { plan } else { plan.printed() });
+        println!("seed {seed}, sync {mode}, transcript hash {:016x}", outcome.hash);
+        for violation in &outcome.violations {
+            println!("{violation}");
+            found = true;
+        }
+    }
+    if found { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
