@@ -1,6 +1,6 @@
 //! Measures the journal alone: records a second by sync mode, and the longest time a group waited around a roll.
 //!
-//! `cargo run --release -p felix-journal --example journal_bench [-- <directory> [<seconds> [<only>]]]`
+//! `cargo run --release -p felix-journal --example journal_bench [-- <directory> [<seconds> [none|periodic|commit|idle [<logs>]]]]`
 
 #![expect(
     clippy::unwrap_used,
@@ -9,7 +9,7 @@
 )]
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -33,8 +33,6 @@ struct State {
     written: u64,
     flushed: u64,
     waiting: Vec<(u64, Arc<Turnstile>)>,
-    last: Option<Instant>,
-    longest: Duration,
 }
 
 /// Where one client waits for its own record.
@@ -60,10 +58,6 @@ impl Count {
         }
         if flush != self.on_flush {
             return;
-        }
-        let now = Instant::now();
-        if let Some(last) = state.last.replace(now) {
-            state.longest = state.longest.max(now - last);
         }
         let mut free = Vec::new();
         state.waiting.retain(|(offset, turnstile)| {
@@ -132,7 +126,21 @@ fn stream(journal: &Journal, dir: &Path, sync: SyncMode, records: u64, seconds: 
     let template = template(records, 256);
     let window = (1024 * 1024 / template.len() as u64).max(1) * records;
     let (start, mut next, mut longest_wait) = (Instant::now(), 0, Duration::ZERO);
-    let mut forgotten = Instant::now();
+    let stop = Arc::new(AtomicBool::new(false));
+    let forgetting = std::thread::spawn({
+        let (handle, stop) = (handle.clone(), Arc::clone(&stop));
+        // The disk of a bench machine is finite.
+        let policy = RetentionPolicy {
+            max_bytes: Some(2 << 30),
+            max_age_ms: None,
+        };
+        move || {
+            while !stop.load(Ordering::Relaxed) {
+                handle.retain(policy, TimeMs(0), Offset(u64::MAX)).unwrap();
+                std::thread::sleep(Duration::from_millis(500));
+            }
+        }
+    });
     while start.elapsed() < Duration::from_secs(seconds) {
         for _ in 0..64 {
             handle.write(stamped(&template, next), Offset(next + records));
@@ -145,28 +153,20 @@ fn stream(journal: &Journal, dir: &Path, sync: SyncMode, records: u64, seconds: 
         }
         drop(state);
         longest_wait = longest_wait.max(waited.elapsed());
-        if forgotten.elapsed() > Duration::from_secs(1) {
-            // The disk of a bench machine is finite.
-            let policy = RetentionPolicy {
-                max_bytes: Some(2 << 30),
-                max_age_ms: None,
-            };
-            handle.retain(policy, TimeMs(0), Offset(next)).unwrap();
-            forgotten = Instant::now();
-        }
     }
     let took = start.elapsed().as_secs_f64();
-    let (written, longest) = {
+    stop.store(true, Ordering::Relaxed);
+    forgetting.join().unwrap();
+    let written = {
         let state = told.state.lock().unwrap();
-        (state.written.max(state.flushed), state.longest)
+        state.written.max(state.flushed)
     };
     println!(
-        "{:<22} batch {records:>2} x 256 B   {:>9.0} records/s  {:>6.0} MB/s   {} segments   longest gap between groups {:>6.2} ms, longest wait {:>6.2} ms",
+        "{:<22} batch {records:>2} x 256 B   {:>9.0} records/s  {:>6.0} MB/s   {} segments   longest wait {:>6.2} ms",
         format!("{sync:?}"),
         written as f64 / took,
         written as f64 / took * template.len() as f64 / records as f64 / 1e6,
         handle.reader().end().0 * template.len() as u64 / records / (256 << 20) + 1,
-        longest.as_secs_f64() * 1e3,
         longest_wait.as_secs_f64() * 1e3,
     );
     handle.close().unwrap();
@@ -325,6 +325,9 @@ fn main() {
         clients(&journal, &dir("c64x16"), 64, 16, seconds);
     }
     if wanted("idle") {
-        idle(&journal, &dir("idle"), 10_000);
+        let logs = arguments
+            .get(3)
+            .map_or(10_000, |text| text.parse().unwrap());
+        idle(&journal, &dir("idle"), logs);
     }
 }

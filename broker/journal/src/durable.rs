@@ -38,17 +38,29 @@ pub fn unlink(disk: &dyn Disk, path: &Path) -> Result<(), DiskError> {
     }
 }
 
-/// Creates a directory and those above it that are missing, syncing each parent.
+/// Creates a directory and those above it that are missing, syncing each parent. Parents of those that are there
+/// already are synced as well: whoever created them may have been interrupted before that.
 ///
 /// # Errors
 /// The disk's.
 pub fn create_dirs(disk: &dyn Disk, dir: &Path) -> Result<(), DiskError> {
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
     match disk.list(dir) {
-        Ok(_) => return Ok(()),
+        Ok(_) => {
+            let Some(parent) = parent else { return Ok(()) };
+            create_dirs(disk, parent)?;
+            return match disk.sync_dir(parent) {
+                // What may not even be opened was not created here.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+                synced => synced.doing("sync", parent),
+            };
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        // As above: only the way through it may be open to us.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
         Err(error) => return Err(DiskError::new("list", dir, &error)),
     }
-    if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+    if let Some(parent) = parent {
         create_dirs(disk, parent)?;
     }
     match disk.create_dir(dir) {

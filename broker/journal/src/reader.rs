@@ -212,16 +212,32 @@ impl LogReader {
         let mut cursor = Cursor::find(&self.shared, segment, file.as_ref(), from)?;
         cursor.fill(limits::INDEX_SPACING_BYTES as usize)?;
         cursor.skip_to(from, limits::INDEX_SPACING_BYTES as usize)?;
-        let mut first = true;
+        let mut promised = earlier.map(|moment| (moment.timestamp, from));
         loop {
             cursor.fill_for_next()?;
-            let Some(batch) = cursor.take(until.0, true)? else {
-                return Ok(None);
+            // What the index says is proved wherever its batch lies, also past `until`.
+            let limit = if promised.is_some() {
+                u64::MAX
+            } else {
+                until.0
+            };
+            let Some(batch) = cursor.take(limit, true)? else {
+                return if promised.is_some() {
+                    Err(Refused::WrongIndex)
+                } else {
+                    Ok(None)
+                };
             };
             let header = cursor.header(&batch)?;
-            let proved = earlier.is_none_or(|moment| header.max_timestamp == moment.timestamp);
-            if std::mem::take(&mut first) && !proved {
+            let next = header.next_offset();
+            if promised
+                .take()
+                .is_some_and(|told| told != (header.max_timestamp, next.0 - 1))
+            {
                 return Err(Refused::WrongIndex);
+            }
+            if next > until {
+                return Ok(None);
             }
             if header.max_timestamp >= time_ms {
                 return Ok(Some(first_in(&batch, &header, time_ms)));

@@ -207,9 +207,16 @@ async fn follow(config: &Config, token: Option<String>) -> Result<Follower, Star
         (None, Some(path)) => TokenSource::file(path.clone()),
         (None, None) => TokenSource::fixed(""),
     };
-    let api = Api::new(&config.controlplane_url, source)
-        .map_err(|error| StartRefused::Endpoint(error.to_string()))?;
-    Ok(Follower::start(api).await?)
+    let refused = |error: &dyn std::fmt::Display| StartRefused::Endpoint(error.to_string());
+    let api = match &config.controlplane_ca {
+        Some(file) => {
+            let roots = std::fs::read(file)
+                .map_err(|error| refused(&format!("{}: {error}", file.display())))?;
+            Api::trusting(&config.controlplane_url, source, &roots)
+        }
+        None => Api::new(&config.controlplane_url, source),
+    };
+    Ok(Follower::start(api.map_err(|error| refused(&error))?).await?)
 }
 
 fn open_store(

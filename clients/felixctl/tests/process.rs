@@ -255,6 +255,23 @@ fn auth_explain_exits_with_4_when_the_answer_is_no() {
 }
 
 #[test]
+fn output_that_nobody_reads_any_more_is_no_error() {
+    let home = Home::new();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_felixctl"));
+    command
+        .args(["completions", "bash"])
+        .env_clear()
+        .env("HOME", home.path());
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let output = command.stdout(writer).output().expect("felixctl runs");
+    assert_eq!(
+        (output.status.code(), text(&output.stderr)),
+        (Some(0), String::new())
+    );
+}
+
+#[test]
 fn a_restore_of_what_is_no_backup_exits_with_3() {
     let home = Home::new();
     let from = home.path().join("nothing");

@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::address::Address;
 use crate::backoff::{self, Backoff};
 use crate::builder::Config;
+use crate::candidates::{Candidate, Candidates};
 use crate::error::{Attempt, ConnectFailed};
 use crate::flight::{Finally, Flight};
 use crate::link::{Link, PUBLISHES, PipeLimits};
@@ -50,18 +51,6 @@ struct State {
     closed: bool,
 }
 
-/// Addresses in the order of trying. Pure.
-#[derive(Debug, Default)]
-struct Candidates {
-    order: Vec<Candidate>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Candidate {
-    address: Address,
-    learned: bool,
-}
-
 /// Whether a failure ends the search.
 enum DialFailed {
     /// The token was refused, or there is none: no other broker will judge differently.
@@ -71,15 +60,7 @@ enum DialFailed {
 
 impl Brokers {
     pub(crate) fn new(config: Config, transport: Transport) -> Arc<Self> {
-        let given = config.brokers.iter().cloned();
-        let candidates = Candidates {
-            order: given
-                .map(|address| Candidate {
-                    address,
-                    learned: false,
-                })
-                .collect(),
-        };
+        let candidates = Candidates::given(&config.brokers);
         let state = Mutex::new(State {
             candidates,
             ..State::default()
@@ -244,7 +225,7 @@ impl Brokers {
 
     /// Tries every candidate once, each a little after the one before or as soon as that one failed.
     async fn pass(self: &Arc<Self>, slot: usize) -> Made {
-        let candidates = self.lock().candidates.order.clone();
+        let candidates = self.lock().candidates.in_order();
         let mut left = candidates.into_iter();
         let mut dials = JoinSet::new();
         let mut attempts = Vec::new();
@@ -448,80 +429,5 @@ fn failed_at(address: &Address, error: NotAsked) -> DialFailed {
         NotAsked::Unwelcome(failure) => attempt(address, failure.to_string()),
         NotAsked::Lost { why, .. } => attempt(address, why),
         NotAsked::Protocol { what } => attempt(address, what),
-    }
-}
-
-impl Candidates {
-    fn prefer(&mut self, address: &Address) {
-        self.order
-            .sort_by_key(|candidate| candidate.address != *address);
-    }
-
-    fn put_last(&mut self, address: &Address) {
-        self.order
-            .sort_by_key(|candidate| candidate.address == *address);
-    }
-
-    /// Replaces what was learned before; what the user gave stays.
-    fn learn(&mut self, addresses: Vec<Address>) {
-        self.order
-            .retain(|candidate| !candidate.learned || addresses.contains(&candidate.address));
-        for address in addresses {
-            if self
-                .order
-                .iter()
-                .all(|candidate| candidate.address != address)
-            {
-                self.order.push(Candidate {
-                    address,
-                    learned: true,
-                });
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn candidates(given: &[&str]) -> Candidates {
-        let given = given.iter().map(|text| text.parse().unwrap());
-        Candidates {
-            order: given
-                .map(|address| Candidate {
-                    address,
-                    learned: false,
-                })
-                .collect(),
-        }
-    }
-
-    fn order(candidates: &Candidates) -> Vec<String> {
-        candidates
-            .order
-            .iter()
-            .map(|candidate| candidate.address.to_string())
-            .collect()
-    }
-
-    #[test]
-    fn a_broker_that_answered_comes_first_and_one_that_failed_comes_last() {
-        let mut known = candidates(&["a:1", "b:1", "c:1"]);
-        known.put_last(&"a:1".parse().unwrap());
-        assert_eq!(order(&known), ["b:1", "c:1", "a:1"]);
-        known.prefer(&"c:1".parse().unwrap());
-        assert_eq!(order(&known), ["c:1", "b:1", "a:1"]);
-    }
-
-    #[test]
-    fn learned_brokers_are_replaced_and_given_ones_stay() {
-        let mut known = candidates(&["a:1"]);
-        known.learn(vec!["a:1".parse().unwrap(), "b:1".parse().unwrap()]);
-        assert_eq!(order(&known), ["a:1", "b:1"]);
-        known.learn(vec!["c:1".parse().unwrap()]);
-        assert_eq!(order(&known), ["a:1", "c:1"]);
-        known.learn(Vec::new());
-        assert_eq!(order(&known), ["a:1"]);
     }
 }

@@ -18,6 +18,7 @@ mod backoff;
 mod brokers;
 mod builder;
 mod calls;
+mod candidates;
 mod client;
 mod error;
 mod flight;

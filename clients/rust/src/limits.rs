@@ -15,6 +15,10 @@ pub(crate) const DATAGRAM_BYTES_MIN: u16 = 1_200;
 /// ones were measured to be no faster.
 pub(crate) const DATAGRAM_BYTES_MAX: u16 = 4_096;
 
+/// How long datagrams stay small after loss was taken for a path that swallows large ones: it is mostly ordinary
+/// loss, and a bulk transfer should not go on in small datagrams.
+pub(crate) const BLACK_HOLE_COOLDOWN: Duration = Duration::from_secs(2);
+
 /// Kernel buffers asked for; the kernel grants what `net.core.{r,w}mem_max` allows.
 pub(crate) const UDP_BUFFER_BYTES: usize = 4 * 1024 * 1024;
 

@@ -12,8 +12,8 @@ use quinn::{
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::limits::{
-    BROKER_STREAMS_MAX, DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, IDLE_TIMEOUT, KEEP_ALIVE,
-    SEND_WINDOW_BYTES, UDP_BUFFER_BYTES,
+    BLACK_HOLE_COOLDOWN, BROKER_STREAMS_MAX, DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, IDLE_TIMEOUT,
+    KEEP_ALIVE, SEND_WINDOW_BYTES, UDP_BUFFER_BYTES,
 };
 
 /// The sockets of one client: one per address family, made when first needed and shared by all connections.
@@ -123,8 +123,8 @@ fn socket(v6: bool) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// On loopback every datagram of the largest size arrives, so nothing has to be discovered; elsewhere discovery
-/// starts from what every path carries.
+/// On loopback every datagram of the largest size arrives, so it begins there; elsewhere discovery starts from what
+/// every path carries.
 fn transport(loopback: bool, subscription_window: u32) -> TransportConfig {
     let mut config = TransportConfig::default();
     config
@@ -138,16 +138,17 @@ fn transport(loopback: bool, subscription_window: u32) -> TransportConfig {
         .receive_window(VarInt::MAX)
         .send_window(SEND_WINDOW_BYTES)
         .datagram_receive_buffer_size(None);
-    if loopback {
-        config
-            .initial_mtu(DATAGRAM_BYTES_MAX)
-            .mtu_discovery_config(None);
+    config.initial_mtu(if loopback {
+        DATAGRAM_BYTES_MAX
     } else {
-        let mut discovery = MtuDiscoveryConfig::default();
-        discovery.upper_bound(DATAGRAM_BYTES_MAX);
-        config
-            .initial_mtu(DATAGRAM_BYTES_MIN)
-            .mtu_discovery_config(Some(discovery));
-    }
+        DATAGRAM_BYTES_MIN
+    });
+    // Also on loopback: loss can be taken for a path that carries only small datagrams, and it is discovery that
+    // finds back from there.
+    let mut discovery = MtuDiscoveryConfig::default();
+    discovery
+        .upper_bound(DATAGRAM_BYTES_MAX)
+        .black_hole_cooldown(BLACK_HOLE_COOLDOWN);
+    config.mtu_discovery_config(Some(discovery));
     config
 }

@@ -15,9 +15,11 @@ mod history;
 pub mod kills;
 mod node;
 mod outside;
+mod proxy;
 pub mod raw;
 pub mod stopped_reader;
 
 pub use history::{History, Lost};
 pub use node::{Home, Node, NodeFailed, Ready};
 pub use outside::eventually;
+pub use proxy::{LossyPath, Passed};

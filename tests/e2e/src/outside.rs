@@ -67,10 +67,7 @@ impl Node {
         let url = format!("{}/internal/bootstrap/{path}", self.ready().bootstrap_url);
         let answer = http()
             .post(url)
-            .header(
-                "x-felix-bootstrap-token",
-                secret.unwrap_or_default().trim(),
-            )
+            .header("x-felix-bootstrap-token", secret.unwrap_or_default().trim())
             .json(body)
             .send()
             .await?;
@@ -87,9 +84,7 @@ impl Node {
                 .entry("principal")
                 .or_insert_with(|| Value::from("p:dev"));
         }
-        let minted = self
-            .bootstrap(home, "tenants/dev/dev-token", &spec)
-            .await?;
+        let minted = self.bootstrap(home, "tenants/dev/dev-token", &spec).await?;
         let token = minted.get("felix_token").and_then(Value::as_str);
         Ok(token.unwrap_or_default().to_owned())
     }

@@ -170,12 +170,13 @@ impl Wire {
     /// As [`Wire::authenticated`].
     pub async fn authenticated_with(&self, offer: &Offer) -> Result<Stream, WireFailed> {
         let mut stream = self.open().await?;
-        match stream
+        let answer = stream
             .ask(offer.auth(self.tenant.as_str(), self.token.as_str()))
-            .await?
-        {
-            Message::AuthOk(_) | Message::Ok => Ok(stream),
-            other => Err(WireFailed::Unexpected(format!("{other:?}"))),
+            .await?;
+        if matches!(answer, Message::AuthOk(_) | Message::Ok) {
+            Ok(stream)
+        } else {
+            Err(WireFailed::Unexpected(format!("{answer:?}")))
         }
     }
 
@@ -197,13 +198,16 @@ impl Wire {
         };
         let recv = in_time(async { Ok(self.connection.accept_uni().await?) }).await?;
         let mut events = Listener::new(recv);
-        match events.message().await? {
+        let hello = events.message().await?;
+        let is_ours = matches!(
+            &hello,
             Message::EventStreamHello(hello)
-                if hello.subscription_id == subscribed.subscription_id =>
-            {
-                Ok((answer, Some(events)))
-            }
-            other => Err(WireFailed::Unexpected(format!("{other:?}"))),
+                if hello.subscription_id == subscribed.subscription_id
+        );
+        if is_ours {
+            Ok((answer, Some(events)))
+        } else {
+            Err(WireFailed::Unexpected(format!("{hello:?}")))
         }
     }
 
@@ -447,17 +451,13 @@ impl Listener {
     async fn published(&mut self) -> Result<Frame, WireFailed> {
         match self.frame().await? {
             Some(Incoming::Published(frame)) => Ok(frame),
-            Some(Incoming::Extension(frame)) => {
-                Err(WireFailed::Unexpected(format!("{frame:?}")))
-            }
+            Some(Incoming::Extension(frame)) => Err(WireFailed::Unexpected(format!("{frame:?}"))),
             None => Err(WireFailed::Ended),
         }
     }
 }
 
-async fn in_time<T>(
-    wait: impl Future<Output = Result<T, WireFailed>>,
-) -> Result<T, WireFailed> {
+async fn in_time<T>(wait: impl Future<Output = Result<T, WireFailed>>) -> Result<T, WireFailed> {
     tokio::time::timeout(PATIENCE, wait)
         .await
         .map_err(|_| WireFailed::Late)?

@@ -1,5 +1,7 @@
 //! A log that is damaged while the node is down.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::os::unix::fs::FileExt;
 
 use felix_e2e::Home;

@@ -1,5 +1,11 @@
 //! The end of a node that is told to stop, as its clients see it.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test that meets anything else has failed"
+)]
+
 use felix_e2e::raw::{Target, Wire, offer};
 use felix_e2e::{Home, eventually};
 use felix_wire::error::Code;
@@ -76,10 +82,20 @@ async fn a_node_that_stops_says_so_to_whoever_asks_and_closes_with_code_zero() {
         request_id: 1,
         ..Target::default()
     };
-    assert!(stream.publish(&target, &[b"x"]).await.unwrap().outcome.is_ok());
+    assert!(
+        stream
+            .publish(&target, &[b"x"])
+            .await
+            .unwrap()
+            .outcome
+            .is_ok()
+    );
     // Frames that are on their way when the node is told to stop.
     for request_id in 2..100 {
-        let target = Target { request_id, ..target };
+        let target = Target {
+            request_id,
+            ..target
+        };
         stream.send(&target, &[b"y"]).await.unwrap();
     }
     let ready = node.ready().clone();

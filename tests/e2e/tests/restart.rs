@@ -1,5 +1,7 @@
 //! What a node keeps when it is stopped, killed and started again.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::path::Path;
 
 use felix_e2e::kills::CampaignFailed;

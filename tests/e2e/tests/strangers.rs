@@ -1,5 +1,13 @@
 //! What a node makes of peers that it does not know, and of frames that nobody should send.
 
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test that meets anything else has failed"
+)]
+
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -107,10 +115,7 @@ async fn a_long_frame_of_a_stranger_is_refused_before_its_payload_is_sent() {
     };
     let mut stream = wire.open().await.unwrap();
     // Only the header: whoever waits for the payload waits for ever.
-    stream
-        .write(&header(64 * 1024 + 1).encode())
-        .await
-        .unwrap();
+    stream.write(&header(64 * 1024 + 1).encode()).await.unwrap();
     let refused = failure(stream.message().await.unwrap());
     assert_eq!(refused.code(), Some(Code::InvalidRequest), "{refused:?}");
     stream.incoming.ended().await.unwrap();
@@ -217,7 +222,10 @@ async fn every_bad_token_is_refused_with_a_word_of_its_own() {
         (stranger.clone(), "token_unknown_key"),
         (format!("{header}.{body}.{foreign}"), "token_bad_signature"),
         (format!("{none}.{body}."), "token_wrong_algorithm"),
-        (format!("{none}.{body}.{signature}"), "token_wrong_algorithm"),
+        (
+            format!("{none}.{body}.{signature}"),
+            "token_wrong_algorithm",
+        ),
         (
             node.ready().controlplane_token.clone(),
             "token_wrong_audience",
@@ -248,10 +256,7 @@ async fn every_bad_token_is_refused_with_a_word_of_its_own() {
 async fn a_token_that_has_run_out_is_refused() {
     let home = home();
     let node = home.start().await.unwrap();
-    let token = node
-        .token(&home, json!({"ttl_seconds": 1}))
-        .await
-        .unwrap();
+    let token = node.token(&home, json!({"ttl_seconds": 1})).await.unwrap();
     let wire = wire(&node).await;
     let (wire, node) = (&wire, &node);
     let auth = || as_auth(node, &token);
@@ -409,7 +414,14 @@ async fn limited_to_three(home: &Home) {
     open.pop().unwrap().close().await;
     let ready = node.ready();
     let again = eventually(|| async { Wire::connect(ready).await.ok() }).await;
-    still_serves(&mut again.expect("a place is free").authenticated().await.unwrap()).await;
+    still_serves(
+        &mut again
+            .expect("a place is free")
+            .authenticated()
+            .await
+            .unwrap(),
+    )
+    .await;
     for wire in open {
         wire.close().await;
     }
@@ -433,7 +445,10 @@ async fn a_connection_on_which_nobody_says_who_he_is_is_closed_with_code_one() {
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(node.metric("felix_quic_auth_timeout_total").await.unwrap(), 1.0);
+    assert_eq!(
+        node.metric("felix_quic_auth_timeout_total").await.unwrap(),
+        1.0
+    );
     // One that spoke up stays, however quiet it is afterwards.
     still_serves(&mut stream).await;
     node.stop().await.unwrap();

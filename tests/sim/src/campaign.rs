@@ -55,8 +55,11 @@ const PROGRESS_EVERY: u64 = 500;
 impl Campaign {
     /// Runs until there were enough crashes, or a promise was broken.
     pub fn run(&self, progress: &mut impl Write) -> Summary {
-        let mut tallies: Vec<(Mode, Tally)> =
-            self.modes.iter().map(|mode| (*mode, Tally::default())).collect();
+        let mut tallies: Vec<(Mode, Tally)> = self
+            .modes
+            .iter()
+            .map(|mode| (*mode, Tally::default()))
+            .collect();
         let mut hashes = Transcript::new(false);
         let mut seeds = 0;
         let mut broken = None;
@@ -64,11 +67,19 @@ impl Campaign {
             let seed = self.seed.wrapping_add(seeds);
             for (mode, tally) in &mut tallies {
                 let plan = Plan::of(seed, *mode);
-                let outcome = if seeds % TWICE_EVERY == 0 { run_twice(plan) } else { run(plan) };
+                let outcome = if seeds % TWICE_EVERY == 0 {
+                    run_twice(plan)
+                } else {
+                    run(plan)
+                };
                 tally.add(&outcome.tally);
                 hashes.bytes(&outcome.hash.to_be_bytes());
                 if !outcome.violations.is_empty() {
-                    broken = Some(Broken { seed, mode: *mode, violations: outcome.violations });
+                    broken = Some(Broken {
+                        seed,
+                        mode: *mode,
+                        violations: outcome.violations,
+                    });
                     break;
                 }
             }
@@ -78,7 +89,13 @@ impl Campaign {
                 let _ = writeln!(progress, "{seeds} seeds, {} crashes", crashes(&tallies));
             }
         }
-        Summary { seed: self.seed, seeds, tallies, hash: hashes.hash(), broken }
+        Summary {
+            seed: self.seed,
+            seeds,
+            tallies,
+            hash: hashes.hash(),
+            broken,
+        }
     }
 }
 
@@ -97,7 +114,11 @@ impl Summary {
 
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "seed {} with sync {} broke a promise:", self.seed, self.mode)?;
+        writeln!(
+            f,
+            "seed {} with sync {} broke a promise:",
+            self.seed, self.mode
+        )?;
         for violation in &self.violations {
             writeln!(f, "  {violation}")?;
         }
@@ -113,8 +134,20 @@ impl fmt::Display for Broken {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total = self.total();
-        writeln!(f, "seeds              {} from {}, each in {} modes", self.seeds, self.seed, self.tallies.len())?;
-        writeln!(f, "runs               {}, {} virtual s, {} events", total.runs, total.virtual_ms / 1_000, total.events)?;
+        writeln!(
+            f,
+            "seeds              {} from {}, each in {} modes",
+            self.seeds,
+            self.seed,
+            self.tallies.len()
+        )?;
+        writeln!(
+            f,
+            "runs               {}, {} virtual s, {} events",
+            total.runs,
+            total.virtual_ms / 1_000,
+            total.events
+        )?;
         writeln!(f, "crashes            {}", total.crashes())?;
         for (what, counts) in [
             ("between disk calls", &total.endings),
@@ -123,21 +156,53 @@ impl fmt::Display for Summary {
         ] {
             writeln!(f, "  {what:<18} {counts:?}")?;
         }
-        writeln!(f, "recoveries         {}, none refused unless said below", total.recoveries)?;
-        writeln!(f, "torn tails cut     {}, {} bytes", total.torn.0, total.torn.1)?;
+        writeln!(
+            f,
+            "recoveries         {}, none refused unless said below",
+            total.recoveries
+        )?;
+        writeln!(
+            f,
+            "torn tails cut     {}, {} bytes",
+            total.torn.0, total.torn.1
+        )?;
+        writeln!(
+            f,
+            "unclean            {} after an orderly close",
+            total.unclean
+        )?;
         writeln!(f, "records sent       {}", total.sent)?;
         writeln!(f, "records acked      {}", total.acked)?;
         for (mode, tally) in &self.tallies {
             writeln!(
                 f,
                 "  {mode:<10} acked {}, lost {} acked and {} only read (allowed: power cuts), {} crashes",
-                tally.acked, tally.lost_acked, tally.lost_read, tally.crashes()
+                tally.acked,
+                tally.lost_acked,
+                tally.lost_read,
+                tally.crashes()
             )?;
         }
-        writeln!(f, "batches answered   {} as sent before, {} refused", total.duplicates, total.refused)?;
-        writeln!(f, "batches delivered  {}, pages of history {}", total.delivered, total.pages)?;
-        writeln!(f, "retention passes   {} that moved the start", total.trimmed)?;
-        writeln!(f, "faults             {} fillings of the disk, {} files unreadable", total.fillings, total.read_faults)?;
+        writeln!(
+            f,
+            "batches answered   {} as sent before, {} refused",
+            total.duplicates, total.refused
+        )?;
+        writeln!(
+            f,
+            "batches delivered  {}, pages of history {}",
+            total.delivered, total.pages
+        )?;
+        writeln!(
+            f,
+            "retention passes   {} that moved the start",
+            total.trimmed
+        )?;
+        writeln!(
+            f,
+            "faults             {} fillings of the disk, {} files unreadable",
+            total.fillings, total.read_faults
+        )?;
         for ((call, fault), count) in &total.faults {
             writeln!(f, "  {:<18} {fault:?} {count}", format!("{call:?}"))?;
         }

@@ -42,7 +42,11 @@ pub struct Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} broken at {} ms: {}", self.check, self.at, self.what)
+        write!(
+            f,
+            "{:?} broken at {} ms: {}",
+            self.check, self.at, self.what
+        )
     }
 }
 
@@ -60,7 +64,11 @@ impl Findings {
     /// Takes note of a violation.
     pub(crate) fn report(&mut self, check: Check, what: String) {
         if self.found.len() < VIOLATIONS_MAX {
-            self.found.push(Violation { check, at: self.now, what });
+            self.found.push(Violation {
+                check,
+                at: self.now,
+                what,
+            });
         }
     }
 

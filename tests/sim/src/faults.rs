@@ -50,7 +50,10 @@ impl fmt::Debug for Injector {
 
 impl Injector {
     pub(crate) fn new(disk: &SimDisk) -> Self {
-        let injector = Self { disk: disk.clone(), state: Arc::default() };
+        let injector = Self {
+            disk: disk.clone(),
+            state: Arc::default(),
+        };
         let hooked = injector.clone();
         disk.set_hook(Some(Arc::new(move |call| hooked.see(call))));
         injector
@@ -89,7 +92,6 @@ impl Injector {
     }
 
     fn see(&self, call: &Call) {
-        if std::env::args().any(|a| a == "replay") { println!("    {:?} {}", call.kind, call.path.display()); }
         if !call.kind.changes() {
             return;
         }
@@ -117,7 +119,6 @@ impl Injector {
         *state.done.entry((call.kind, name)).or_default() += 1;
         state.has_stopped |= fault == Fault::Crash;
         drop(state);
-        if std::env::args().any(|a| a == "replay") { println!("      FAULT {fault:?}"); }
         self.disk.fail(call.number, fault);
     }
 

@@ -63,16 +63,29 @@ impl Modes {
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
-        Command::Campaign { crashes, seed, mode } => campaign(crashes, seed, mode),
+        Command::Campaign {
+            crashes,
+            seed,
+            mode,
+        } => campaign(crashes, seed, mode),
         Command::Replay { seed, mode, quiet } => replay(seed, mode, quiet),
     }
 }
 
 fn campaign(crashes: u64, seed: u64, mode: Modes) -> ExitCode {
     println!("seed {seed}");
-    let summary = Campaign { crashes, seed, modes: mode.modes() }.run(&mut std::io::stderr());
+    let summary = Campaign {
+        crashes,
+        seed,
+        modes: mode.modes(),
+    }
+    .run(&mut std::io::stderr());
     println!("{summary}");
-    if summary.broken.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if summary.broken.is_some() {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
 fn replay(seed: u64, mode: Modes, quiet: bool) -> ExitCode {
@@ -80,11 +93,18 @@ fn replay(seed: u64, mode: Modes, quiet: bool) -> ExitCode {
     for mode in mode.modes() {
         let plan = Plan::of(seed, mode);
         let outcome = run_twice(if quiet { plan } else { plan.printed() });
-        println!("seed {seed}, sync {mode}, transcript hash {:016x}", outcome.hash);
+        println!(
+            "seed {seed}, sync {mode}, transcript hash {:016x}",
+            outcome.hash
+        );
         for violation in &outcome.violations {
             println!("{violation}");
             found = true;
         }
     }
-    if found { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if found {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
 }

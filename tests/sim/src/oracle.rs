@@ -105,7 +105,12 @@ impl Oracle {
         expected: Option<Offset>,
     ) -> Uid {
         let uid = self.next_uid();
-        self.batches.push(Facts { payloads, sequence, expected, is_refused: false });
+        self.batches.push(Facts {
+            payloads,
+            sequence,
+            expected,
+            is_refused: false,
+        });
         uid
     }
 
@@ -144,19 +149,39 @@ impl Oracle {
         };
         let Some(facts) = self.facts(uid) else { return };
         let (count, expected) = (u64::from(facts.payloads.count), facts.expected);
-        self.findings.expect(end.since(base) == count, Check::Offsets, || {
-            format!("a batch of {count} records was acknowledged at {base}..{end}")
-        });
-        self.findings.expect(expected.is_none_or(|at| at == base), Check::Conditional, || {
-            format!("batch {} was to be at {expected:?} and was acknowledged at {base}", uid.0)
-        });
-        self.claim(base, Claim { uid, end: end.0, generation, acked: true });
+        self.findings
+            .expect(end.since(base) == count, Check::Offsets, || {
+                format!("a batch of {count} records was acknowledged at {base}..{end}")
+            });
+        self.findings.expect(
+            expected.is_none_or(|at| at == base),
+            Check::Conditional,
+            || {
+                format!(
+                    "batch {} was to be at {expected:?} and was acknowledged at {base}",
+                    uid.0
+                )
+            },
+        );
+        self.claim(
+            base,
+            Claim {
+                uid,
+                end: end.0,
+                generation,
+                acked: true,
+            },
+        );
     }
 
     /// A publisher was told that its batch is not in the log.
     pub(crate) fn refused(&mut self, uid: Uid, why: AppendRefused) {
-        let Some(index) = usize::try_from(uid.0).ok() else { return };
-        let Some(facts) = self.batches.get_mut(index) else { return };
+        let Some(index) = usize::try_from(uid.0).ok() else {
+            return;
+        };
+        let Some(facts) = self.batches.get_mut(index) else {
+            return;
+        };
         let Some(sequence) = facts.sequence else {
             facts.is_refused |= why != AppendRefused::OutcomeUnknown;
             return;
@@ -165,25 +190,47 @@ impl Oracle {
         let own = known(sequence.number);
         let wrong = match why {
             AppendRefused::UnknownProducer => {
-                let first = Sequence { number: 0, ..sequence };
-                let last = Sequence { number: u64::MAX, ..sequence };
-                self.sequences.range(first..=last).any(|(sequence, _)| self.is_live(*sequence))
+                let first = Sequence {
+                    number: 0,
+                    ..sequence
+                };
+                let last = Sequence {
+                    number: u64::MAX,
+                    ..sequence
+                };
+                self.sequences
+                    .range(first..=last)
+                    .any(|(sequence, _)| self.is_live(*sequence))
             }
             AppendRefused::SequenceGap { expected } => known(expected),
             AppendRefused::SequenceExpired { .. } => own,
             AppendRefused::SequenceReused { .. } => true,
-            _ => false,
+            AppendRefused::OffsetMismatch { .. }
+            | AppendRefused::Empty
+            | AppendRefused::TooLarge { .. }
+            | AppendRefused::Busy { .. }
+            | AppendRefused::Blocked { .. }
+            | AppendRefused::StorageFull
+            | AppendRefused::Poisoned
+            | AppendRefused::OutcomeUnknown
+            | AppendRefused::Closed { .. } => false,
         };
         let Sequence { producer, number } = sequence;
         self.findings.expect(!wrong, Check::Idempotent, || {
-            format!("sequence {number} of producer {producer} (in the log: {own}) was refused: {why}")
+            format!(
+                "sequence {number} of producer {producer} (in the log: {own}) was refused: {why}"
+            )
         });
     }
 
     /// Whether somebody knows this batch to be in the log.
     fn is_live(&self, sequence: Sequence) -> bool {
-        let Some(base) = self.sequences.get(&sequence) else { return false };
-        let Some(claim) = self.claims.get(base) else { return false };
+        let Some(base) = self.sequences.get(&sequence) else {
+            return false;
+        };
+        let Some(claim) = self.claims.get(base) else {
+            return false;
+        };
         let facts = self.facts(claim.uid);
         Offset(*base) >= self.start && facts.is_some_and(|facts| facts.sequence == Some(sequence))
     }
@@ -192,14 +239,27 @@ impl Oracle {
     pub(crate) fn delivered(&mut self, batch: &Batch, from: Offset) {
         let from = from.max(batch.base);
         let list = match (batch.native(), batch.log()) {
-            (Some(native), _) => Some(native.skip(u32::try_from(from.since(batch.base)).unwrap_or(0))),
+            (Some(native), _) => {
+                Some(native.skip(u32::try_from(from.since(batch.base)).unwrap_or(0)))
+            }
             (None, Some(log)) => decode(log, from),
             (None, None) => None,
         };
         let Some(list) = list else {
-            return self.findings.report(Check::Bytes, format!("batch at {} cannot be read", batch.base));
+            return self.findings.report(
+                Check::Bytes,
+                format!("batch at {} cannot be read", batch.base),
+            );
         };
-        self.read(&list, Place { base: batch.base, end: batch.end, generation: batch.generation }, from);
+        self.read(
+            &list,
+            Place {
+                base: batch.base,
+                end: batch.end,
+                generation: batch.generation,
+            },
+            from,
+        );
         if let Some(log) = batch.log() {
             self.in_log(log);
         }
@@ -208,9 +268,16 @@ impl Oracle {
     /// A whole batch was seen in the log, where everybody can read it.
     fn in_log(&mut self, log: &Bytes) -> Option<(Uid, Offset)> {
         let batch = Batch::from_log(log.clone()).ok()?;
-        let place = Place { base: batch.base, end: batch.end, generation: batch.generation };
+        let place = Place {
+            base: batch.base,
+            end: batch.end,
+            generation: batch.generation,
+        };
         let Some(list) = decode(log, batch.base) else {
-            self.findings.report(Check::Bytes, format!("batch at {} cannot be read", batch.base));
+            self.findings.report(
+                Check::Bytes,
+                format!("batch at {} cannot be read", batch.base),
+            );
             return None;
         };
         let uid = self.read(&list, place, batch.base)?;
@@ -227,25 +294,43 @@ impl Oracle {
         };
         let Some(uid) = uid else {
             if skipped == 0 {
-                self.findings.report(Check::Bytes, format!("nobody published what is at {}", place.base));
+                self.findings.report(
+                    Check::Bytes,
+                    format!("nobody published what is at {}", place.base),
+                );
             }
             return None;
         };
         let Some(facts) = self.facts(uid) else {
-            self.findings.report(Check::Bytes, format!("nobody published what is at {}", place.base));
+            self.findings.report(
+                Check::Bytes,
+                format!("nobody published what is at {}", place.base),
+            );
             return None;
         };
-        let is_same = facts.payloads.iter().skip(usize::try_from(skipped).unwrap_or(usize::MAX)).eq(list.iter());
+        let is_same = facts
+            .payloads
+            .iter()
+            .skip(usize::try_from(skipped).unwrap_or(usize::MAX))
+            .eq(list.iter());
         let is_refused = facts.is_refused;
         self.findings.expect(is_same, Check::Bytes, || {
-            format!("what is read at {from} is not what batch {} was published with", uid.0)
+            format!(
+                "what is read at {from} is not what batch {} was published with",
+                uid.0
+            )
         });
         self.findings.expect(!is_refused, Check::Refused, || {
             format!("batch {} was refused and is at {}", uid.0, place.base)
         });
         self.claim(
             place.base,
-            Claim { uid, end: place.end.0, generation: Some(place.generation), acked: false },
+            Claim {
+                uid,
+                end: place.end.0,
+                generation: Some(place.generation),
+                acked: false,
+            },
         );
         Some(uid)
     }
@@ -264,26 +349,47 @@ impl Oracle {
     }
 
     fn hold_against_neighbours(&mut self, base: Offset, new: Claim) {
-        let before = self.claims.range(..base.0).next_back().map(|(_, claim)| claim.end);
-        let after = self.claims.range(base.0 + 1..).next().map(|(base, _)| *base);
-        let overlaps = before.is_some_and(|end| end > base.0) || after.is_some_and(|base| base < new.end);
+        let before = self
+            .claims
+            .range(..base.0)
+            .next_back()
+            .map(|(_, claim)| claim.end);
+        let after = self
+            .claims
+            .range(base.0 + 1..)
+            .next()
+            .map(|(base, _)| *base);
+        let overlaps =
+            before.is_some_and(|end| end > base.0) || after.is_some_and(|base| base < new.end);
         self.findings.expect(!overlaps, Check::Offsets, || {
-            format!("batch {} at {base}..{} overlaps another one", new.uid.0, new.end)
+            format!(
+                "batch {} at {base}..{} overlaps another one",
+                new.uid.0, new.end
+            )
         });
-        let Some(known) = self.claims.get(&base.0) else { return };
+        let Some(known) = self.claims.get(&base.0) else {
+            return;
+        };
         let is_same = known.uid == new.uid
             && known.end == new.end
-            && (known.generation == new.generation || known.generation.or(new.generation).is_none()
-                || known.generation.is_none() || new.generation.is_none());
+            && (known.generation == new.generation
+                || known.generation.or(new.generation).is_none()
+                || known.generation.is_none()
+                || new.generation.is_none());
         let known = *known;
         self.findings.expect(is_same, Check::Offsets, || {
-            format!("offset {base} is batch {} and was batch {}: {new:?}, {known:?}", new.uid.0, known.uid.0)
+            format!(
+                "offset {base} is batch {} and was batch {}: {new:?}, {known:?}",
+                new.uid.0, known.uid.0
+            )
         });
     }
 
     /// An offset may be given away again after a power cut has taken what it held, under another generation.
     fn hold_against_revoked(&mut self, base: Offset, new: Claim) {
-        let Some(generation) = new.generation else { return };
+        let Some(generation) = new.generation else {
+            return;
+        };
         for (at, revoked) in self.revoked.range(..new.end) {
             for old in revoked.iter().filter(|old| old.end > base.0) {
                 let is_same = *at == base.0 && old.uid == new.uid && old.end == new.end;
@@ -300,14 +406,26 @@ impl Oracle {
     }
 
     fn hold_against_sequences(&mut self, base: Offset, uid: Uid) {
-        let Some(sequence) = self.facts(uid).and_then(|facts| facts.sequence) else { return };
-        let Some(other) = self.sequences.insert(sequence, base.0).filter(|other| *other != base.0) else {
+        let Some(sequence) = self.facts(uid).and_then(|facts| facts.sequence) else {
+            return;
+        };
+        let Some(other) = self
+            .sequences
+            .insert(sequence, base.0)
+            .filter(|other| *other != base.0)
+        else {
             return;
         };
         let is_live = Offset(other) >= self.start
-            && self.claims.get(&other).is_some_and(|claim| claim.uid == uid);
+            && self
+                .claims
+                .get(&other)
+                .is_some_and(|claim| claim.uid == uid);
         self.findings.expect(!is_live, Check::Idempotent, || {
-            format!("sequence {} of producer {} is at {other} and at {base}", sequence.number, sequence.producer)
+            format!(
+                "sequence {} of producer {} is at {other} and at {base}",
+                sequence.number, sequence.producer
+            )
         });
     }
 }
@@ -330,5 +448,7 @@ fn decode(log: &Bytes, from: Offset) -> Option<Payloads> {
 
 fn uid_of(list: &Payloads) -> Option<Uid> {
     let first = list.iter().next()?;
-    first.first_chunk().map(|bytes| Uid(u64::from_be_bytes(*bytes)))
+    first
+        .first_chunk()
+        .map(|bytes| Uid(u64::from_be_bytes(*bytes)))
 }

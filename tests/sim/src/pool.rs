@@ -109,7 +109,12 @@ impl Pool {
     }
 
     /// Writes one group. `leave_out_last` is a twin's.
-    pub(crate) fn write(&mut self, random: &mut Random, now: TimeMs, leave_out_last: bool) -> Wrote {
+    pub(crate) fn write(
+        &mut self,
+        random: &mut Random,
+        now: TimeMs,
+        leave_out_last: bool,
+    ) -> Wrote {
         let waiting = self.inbox.len().min(GROUP_MAX);
         if waiting == 0 {
             return Wrote::default();
@@ -136,10 +141,13 @@ impl Pool {
         }
         if self.mode == Mode::OnCommit && end > before {
             let result = self.log.sync_records();
-            self.report_flush(result.map(|synced| synced.max(end)));
+            self.report_flush(&result.map(|synced| synced.max(end)));
         }
         self.plan_jobs(now);
-        Wrote { batches, end: self.log.end() }
+        Wrote {
+            batches,
+            end: self.log.end(),
+        }
     }
 
     /// Drops what was queued before the shard heard of a failure.
@@ -159,10 +167,12 @@ impl Pool {
 
     fn append_failed(&mut self, failed: &AppendFailed) {
         match failed {
-            AppendFailed::Full => self.fail(WriteFailure::Full),
-            AppendFailed::Poisoned => self.poisoned(),
             _ if self.log.is_poisoned() => self.poisoned(),
-            AppendFailed::Io(_) | AppendFailed::NotContiguous { .. } | AppendFailed::Malformed(_) => {
+            AppendFailed::Poisoned => self.poisoned(),
+            AppendFailed::Full => self.fail(WriteFailure::Full),
+            AppendFailed::Io(_)
+            | AppendFailed::NotContiguous { .. }
+            | AppendFailed::Malformed(_) => {
                 self.fail(WriteFailure::Io);
             }
         }
@@ -176,23 +186,32 @@ impl Pool {
     fn poisoned(&mut self) {
         self.rewinding = true;
         if !std::mem::replace(&mut self.poison_told, true) {
-            self.report(Report::Failed(self.log.durable_end(), WriteFailure::Poisoned));
+            self.report(Report::Failed(
+                self.log.durable_end(),
+                WriteFailure::Poisoned,
+            ));
         }
     }
 
-    fn report_flush(&mut self, result: Result<Offset, SyncFailed>) {
+    fn report_flush(&mut self, result: &Result<Offset, SyncFailed>) {
         match result {
-            Ok(end) => self.report(Report::Flushed(end)),
+            Ok(end) => self.report(Report::Flushed(*end)),
             Err(_) => self.poisoned(),
         }
     }
 
     fn plan_jobs(&mut self, now: TimeMs) {
         if let Some(job) = self.log.begin_prepare() {
-            self.jobs.push(Job { work: Work::Prepare(job), due: None });
+            self.jobs.push(Job {
+                work: Work::Prepare(job),
+                due: None,
+            });
         }
         while let Some(job) = self.log.begin_seal() {
-            self.jobs.push(Job { work: Work::Seal(job), due: None });
+            self.jobs.push(Job {
+                work: Work::Seal(job),
+                due: None,
+            });
         }
         if self.mode == Mode::Periodic && self.flush_due.is_none() {
             self.flush_due = Some(now.plus(self.interval_ms));
@@ -201,7 +220,11 @@ impl Pool {
 
     /// When the next thing with a time is due.
     pub(crate) fn next_due(&self) -> Option<TimeMs> {
-        self.jobs.iter().filter_map(|job| job.due).chain(self.flush_due).min()
+        self.jobs
+            .iter()
+            .filter_map(|job| job.due)
+            .chain(self.flush_due)
+            .min()
     }
 
     /// Does what is due.
@@ -211,10 +234,17 @@ impl Pool {
             self.flush_due = None;
             if let Ok(Some(job)) = self.log.begin_sync() {
                 let due = Some(now.plus(random.below(SYNC_MS_MAX + 1)));
-                self.jobs.push(Job { work: Work::Sync(job), due });
+                self.jobs.push(Job {
+                    work: Work::Sync(job),
+                    due,
+                });
             }
         }
-        while let Some(index) = self.jobs.iter().position(|job| job.due.is_some_and(|due| due <= now)) {
+        while let Some(index) = self
+            .jobs
+            .iter()
+            .position(|job| job.due.is_some_and(|due| due <= now))
+        {
             self.advance(index);
         }
     }
@@ -237,7 +267,7 @@ impl Pool {
             }
             Work::Synced(job, result) => {
                 let result = self.log.finish_sync(&job, result);
-                self.report_flush(result);
+                self.report_flush(&result);
                 None
             }
             Work::Seal(job) => {
@@ -265,16 +295,26 @@ impl Pool {
     fn finish_seal(&mut self, job: &SealJob, result: Result<(), DiskError>) {
         let before = self.log.durable_end();
         match self.log.finish_seal(job, result) {
-            Ok(()) if self.log.durable_end() > before => self.report_flush(Ok(self.log.durable_end())),
+            Ok(()) if self.log.durable_end() > before => {
+                self.report_flush(&Ok(self.log.durable_end()))
+            }
             Ok(()) => {}
-            Err(failed) => self.report_flush(Err(failed)),
+            Err(failed) => self.report_flush(&Err(failed)),
         }
     }
 
     /// Forgets what may be forgotten; answers the new start. The files go later.
-    pub(crate) fn retain(&mut self, policy: RetentionPolicy, now: TimeMs, never_past: Offset) -> Offset {
+    pub(crate) fn retain(
+        &mut self,
+        policy: RetentionPolicy,
+        now: TimeMs,
+        never_past: Offset,
+    ) -> Offset {
         if let Some(job) = self.log.begin_retain(policy, now, never_past) {
-            self.jobs.push(Job { work: Work::Retain(job), due: None });
+            self.jobs.push(Job {
+                work: Work::Retain(job),
+                due: None,
+            });
         }
         self.log.start()
     }
@@ -296,7 +336,10 @@ impl Pool {
     /// that has run is finished first, and what has not begun to is left: the log may be opened again.
     pub(crate) fn close(mut self, random: &mut Random, now: TimeMs) -> bool {
         self.jobs.retain(|job| {
-            matches!(job.work, Work::Synced(..) | Work::Sealed(..) | Work::Prepared(_))
+            matches!(
+                job.work,
+                Work::Synced(..) | Work::Sealed(..) | Work::Prepared(_)
+            )
         });
         while !self.jobs.is_empty() {
             self.advance(0);

@@ -22,7 +22,9 @@ enum Kind {
     Plain,
     Idempotent(Idempotent),
     /// Waits for an answer before it asks again.
-    Conditional { is_waiting: bool },
+    Conditional {
+        is_waiting: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -94,7 +96,11 @@ impl Publisher {
                 if std::mem::replace(is_waiting, true) {
                     return None;
                 }
-                let guess = if random.percent(75) { tail.0 } else { random.below(tail.0 + 2) };
+                let guess = if random.percent(75) {
+                    tail.0
+                } else {
+                    random.below(tail.0 + 2)
+                };
                 let expected = Some(Offset(guess));
                 let uid = compose(random, oracle, None, expected);
                 draft(random, oracle, uid, now).map(|draft| Sending {
@@ -128,7 +134,10 @@ impl Publisher {
         match &mut self.kind {
             Kind::Plain => {}
             Kind::Idempotent(producer) => {
-                producer.window.iter_mut().for_each(|unanswered| unanswered.waiting = 0);
+                producer
+                    .window
+                    .iter_mut()
+                    .for_each(|unanswered| unanswered.waiting = 0);
             }
             Kind::Conditional { is_waiting } => *is_waiting = false,
         }
@@ -159,7 +168,11 @@ impl Publisher {
 
 impl Idempotent {
     fn new(producer: u64) -> Self {
-        Self { producer, next: 0, window: VecDeque::new() }
+        Self {
+            producer,
+            next: 0,
+            window: VecDeque::new(),
+        }
     }
 
     fn send(&mut self, random: &mut Random, oracle: &mut Oracle, now: TimeMs) -> Option<Sending> {
@@ -169,15 +182,25 @@ impl Idempotent {
         }
         let number = self.next;
         self.next += 1;
-        let sequence = Sequence { producer: self.producer, number };
+        let sequence = Sequence {
+            producer: self.producer,
+            number,
+        };
         let uid = compose(random, oracle, Some(sequence), None);
-        self.window.push_back(Unanswered { number, uid, waiting: 0 });
+        self.window.push_back(Unanswered {
+            number,
+            uid,
+            waiting: 0,
+        });
         self.sending(random, oracle, now, self.window.len() - 1)
     }
 
     /// The oldest without an answer; now and then any, answered or not.
     fn resend(&mut self, random: &mut Random, oracle: &mut Oracle, now: TimeMs) -> Option<Sending> {
-        let oldest = self.window.iter().position(|unanswered| unanswered.waiting == 0);
+        let oldest = self
+            .window
+            .iter()
+            .position(|unanswered| unanswered.waiting == 0);
         let index = match oldest {
             Some(oldest) if random.percent(90) => oldest,
             _ => random.index(self.window.len()),
@@ -197,10 +220,17 @@ impl Idempotent {
         let (uid, number) = (unanswered.uid, unanswered.number);
         let producer = ProducerId(self.producer);
         let payloads = oracle.payloads(uid)?;
-        let produced = Produced { producer, sequence: number, digest: payload_digest(payloads) };
+        let produced = Produced {
+            producer,
+            sequence: number,
+            digest: payload_digest(payloads),
+        };
         let internal = InternalHeaders {
             publisher: None,
-            sequence: Some(NativeProducer { producer, sequence: number }),
+            sequence: Some(NativeProducer {
+                producer,
+                sequence: number,
+            }),
         };
         Some(Sending {
             uid,
@@ -218,7 +248,11 @@ impl Idempotent {
         outcome: Result<Appended, AppendRefused>,
         fresh: u64,
     ) {
-        let Some(index) = self.window.iter().position(|unanswered| unanswered.uid == uid) else {
+        let Some(index) = self
+            .window
+            .iter()
+            .position(|unanswered| unanswered.uid == uid)
+        else {
             return;
         };
         if let Some(unanswered) = self.window.get_mut(index) {
@@ -227,11 +261,15 @@ impl Idempotent {
         match outcome {
             // The answer is lost on its way, now and then.
             Ok(_) if random.percent(20) => {}
-            Ok(_) => {
+            Ok(_)
+            | Err(AppendRefused::SequenceExpired { .. } | AppendRefused::SequenceReused { .. }) => {
                 self.window.remove(index);
             }
             Err(AppendRefused::SequenceGap { expected }) => {
-                let is_known = self.window.iter().any(|unanswered| unanswered.number == expected);
+                let is_known = self
+                    .window
+                    .iter()
+                    .any(|unanswered| unanswered.number == expected);
                 if !is_known {
                     *self = Self::new(fresh);
                 }
@@ -242,9 +280,6 @@ impl Idempotent {
                 if !is_first {
                     *self = Self::new(fresh);
                 }
-            }
-            Err(AppendRefused::SequenceExpired { .. } | AppendRefused::SequenceReused { .. }) => {
-                self.window.remove(index);
             }
             Err(_) => {}
         }
@@ -258,11 +293,19 @@ fn compose(
     sequence: Option<Sequence>,
     expected: Option<Offset>,
 ) -> Uid {
-    let count = if random.percent(70) { 1 } else { random.between(2, 12) };
+    let count = if random.percent(70) {
+        1
+    } else {
+        random.between(2, 12)
+    };
     let uid = oracle.next_uid();
     let mut payloads: Vec<Vec<u8>> = Vec::new();
     for index in 0..count {
-        let mut payload = if index == 0 { uid.0.to_be_bytes().to_vec() } else { Vec::new() };
+        let mut payload = if index == 0 {
+            uid.0.to_be_bytes().to_vec()
+        } else {
+            Vec::new()
+        };
         let extra = match random.below(20) {
             0 => random.below(6_000),
             1..=4 => random.below(700),
@@ -277,14 +320,21 @@ fn compose(
     match Payloads::build(payloads.iter().map(Vec::as_slice)) {
         Ok(list) => oracle.made(list, sequence, expected),
         Err(refused) => {
-            oracle.findings.report(Check::Bytes, format!("a list cannot be built: {refused}"));
+            oracle
+                .findings
+                .report(Check::Bytes, format!("a list cannot be built: {refused}"));
             uid
         }
     }
 }
 
 fn draft(random: &mut Random, oracle: &Oracle, uid: Uid, now: TimeMs) -> Option<Draft> {
-    draft_with(random, oracle.payloads(uid)?, now, &InternalHeaders::default())
+    draft_with(
+        random,
+        oracle.payloads(uid)?,
+        now,
+        &InternalHeaders::default(),
+    )
 }
 
 /// As the server makes them, with and without the list that spares readers at the tail a conversion.
@@ -298,5 +348,9 @@ fn draft_with(
     let time = i64::try_from(now.0).ok()?;
     let log = felix_model::records_from_payloads(payloads, key, time, internal).ok()?;
     let draft = Draft::from_log(log).ok()?;
-    Some(if random.percent(80) { draft.with_native(payloads.clone()) } else { draft })
+    Some(if random.percent(80) {
+        draft.with_native(payloads.clone())
+    } else {
+        draft
+    })
 }

@@ -40,7 +40,10 @@ impl Random {
     }
 
     /// One of several, which are at least one.
-    #[expect(clippy::indexing_slicing, reason = "an index is below the length, which is not 0")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "an index is below the length, which is not 0"
+    )]
     pub(crate) fn pick<T: Copy, const N: usize>(&mut self, from: [T; N]) -> T {
         const { assert!(N > 0, "there is something to pick") };
         from[self.index(N)]

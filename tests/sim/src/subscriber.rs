@@ -53,9 +53,7 @@ impl Subscriber {
 
     pub(crate) fn wish(&mut self, random: &mut Random, is_draining: bool) -> Option<Wish> {
         match self.state {
-            State::Off => {
-                Some(Wish::Subscribe(self.next.map_or(self.first, Start::Offset)))
-            }
+            State::Off => Some(Wish::Subscribe(self.next.map_or(self.first, Start::Offset))),
             State::Idle if is_draining => {
                 self.state = State::Pulled;
                 Some(Wish::Pull(self.max_bytes))
@@ -73,7 +71,12 @@ impl Subscriber {
     }
 
     /// Its subscription begins. `marks` are the start and the committed mark of the shard.
-    pub(crate) fn subscribed(&mut self, start: Offset, marks: (Offset, Offset), findings: &mut Findings) {
+    pub(crate) fn subscribed(
+        &mut self,
+        start: Offset,
+        marks: (Offset, Offset),
+        findings: &mut Findings,
+    ) {
         let asked = match (self.next, self.first) {
             (Some(next), _) => next,
             (None, Start::Earliest) => marks.0,
@@ -81,7 +84,10 @@ impl Subscriber {
             (None, Start::Offset(offset)) => offset,
         };
         findings.expect(start == asked, Check::Cursor, || {
-            format!("reader {} was to begin at {asked} and begins at {start}", self.id)
+            format!(
+                "reader {} was to begin at {asked} and begins at {start}",
+                self.id
+            )
         });
         self.next = Some(start);
         self.state = State::Idle;
@@ -106,7 +112,10 @@ impl Subscriber {
             SubscribeRefused::TooManyReaders { .. } | SubscribeRefused::Duplicate => false,
         };
         findings.expect(is_right, Check::Cursor, || {
-            format!("reader {} stands at {next:?} and was refused: {why}", self.id)
+            format!(
+                "reader {} stands at {next:?} and was refused: {why}",
+                self.id
+            )
         });
     }
 
@@ -119,21 +128,33 @@ impl Subscriber {
         findings: &mut Findings,
     ) {
         let is_asked = std::mem::replace(&mut self.state, State::Idle) == State::Pulled;
-        findings.expect(is_asked, Check::Cursor, || format!("reader {} did not ask", self.id));
+        findings.expect(is_asked, Check::Cursor, || {
+            format!("reader {} did not ask", self.id)
+        });
         let next = self.next.unwrap_or(from);
         findings.expect(from == next, Check::Cursor, || {
             format!("reader {} stands at {next} and is given {from}", self.id)
         });
         let mut at = from;
         for (index, batch) in batches.iter().enumerate() {
-            let follows = if index == 0 { batch.base <= at && batch.end > at } else { batch.base == at };
+            let follows = if index == 0 {
+                batch.base <= at && batch.end > at
+            } else {
+                batch.base == at
+            };
             findings.expect(follows, Check::Cursor, || {
-                format!("reader {} stands at {at} and is given {}..{}", self.id, batch.base, batch.end)
+                format!(
+                    "reader {} stands at {at} and is given {}..{}",
+                    self.id, batch.base, batch.end
+                )
             });
             at = batch.end;
         }
         findings.expect(at <= committed, Check::Cursor, || {
-            format!("reader {} is given {at}, and only {committed} is committed", self.id)
+            format!(
+                "reader {} is given {at}, and only {committed} is committed",
+                self.id
+            )
         });
         self.next = Some(at);
     }
@@ -148,7 +169,10 @@ impl Subscriber {
         };
         let next = self.next;
         findings.expect(is_right && next == Some(position), Check::Cursor, || {
-            format!("reader {} stands at {next:?} and was ended: {why:?}", self.id)
+            format!(
+                "reader {} stands at {next:?} and was ended: {why:?}",
+                self.id
+            )
         });
         if let ReaderEnd::TooOld { oldest, .. } = why {
             self.next = Some(oldest);

@@ -22,6 +22,8 @@ pub struct Tally {
     pub recoveries: u64,
     /// Recoveries that cut a torn end off, and the bytes.
     pub torn: (u64, u64),
+    /// Logs that were closed in order and cost their next start a new generation all the same.
+    pub unclean: u64,
     /// Records sent.
     pub sent: u64,
     /// Records acknowledged.
@@ -74,6 +76,7 @@ impl Tally {
         self.recoveries += other.recoveries;
         self.torn.0 += other.torn.0;
         self.torn.1 += other.torn.1;
+        self.unclean += other.unclean;
         self.sent += other.sent;
         self.acked += other.acked;
         self.duplicates += other.duplicates;

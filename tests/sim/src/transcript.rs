@@ -16,7 +16,11 @@ const PRIME: u64 = 0x0000_0100_0000_01b3;
 impl Transcript {
     /// Nothing happened yet. Lines are also printed if `is_printed`.
     pub(crate) fn new(is_printed: bool) -> Self {
-        Self { hash: OFFSET_BASIS, lines: 0, is_printed }
+        Self {
+            hash: OFFSET_BASIS,
+            lines: 0,
+            is_printed,
+        }
     }
 
     /// Takes note of a line.

@@ -106,8 +106,15 @@ pub fn run_twice(plan: Plan) -> Outcome {
     let first = run(plan.clone());
     let mut second = run(plan);
     if first.hash != second.hash {
-        let what = format!("one seed, two transcripts: {:016x} and {:016x}", first.hash, second.hash);
-        second.violations.push(Violation { check: Check::Determinism, at: TimeMs(0), what });
+        let what = format!(
+            "one seed, two transcripts: {:016x} and {:016x}",
+            first.hash, second.hash
+        );
+        second.violations.push(Violation {
+            check: Check::Determinism,
+            at: TimeMs(0),
+            what,
+        });
     }
     second
 }
@@ -127,10 +134,12 @@ impl World {
             Arc::new(disk.clone())
         };
         let injector = Injector::new(&disk);
-        let publishers =
-            (0..plan.publishers).map(|number| Publisher::new(&mut random, number)).collect();
-        let subscribers =
-            (0..plan.subscribers).map(|number| Subscriber::new(&mut random, number)).collect();
+        let publishers = (0..plan.publishers)
+            .map(|number| Publisher::new(&mut random, number))
+            .collect();
+        let subscribers = (0..plan.subscribers)
+            .map(|number| Subscriber::new(&mut random, number))
+            .collect();
         let mut transcript = Transcript::new(plan.is_printed);
         transcript.say(format_args!("{plan:?}"));
         Self {
@@ -180,7 +189,11 @@ impl World {
     /// Something was found. A broken broker goes on for a while, so that every checker has its chance.
     fn is_over(&self) -> bool {
         let findings = &self.oracle.findings;
-        if self.plan.twin.is_some() { findings.is_full() } else { !findings.is_empty() }
+        if self.plan.twin.is_some() {
+            findings.is_full()
+        } else {
+            !findings.is_empty()
+        }
     }
 
     fn log_dir() -> PathBuf {
@@ -197,7 +210,9 @@ impl World {
     }
 
     fn tell(&mut self, input: felix_engine::Input) {
-        let Some(broker) = self.broker.as_mut() else { return };
+        let Some(broker) = self.broker.as_mut() else {
+            return;
+        };
         let mut effects: Vec<Effect> = Vec::new();
         broker.shard.handle(self.now, input, &mut effects);
         for effect in effects {

@@ -28,6 +28,7 @@ pub(crate) fn complaints(tree: &Tree, workspace: &Workspace) -> Vec<Complaint> {
         documents::error_codes(tree),
         docs::complaints(tree),
         words::private(tree),
+        words::leftovers(tree),
     ]
     .concat();
     found.sort();

@@ -248,15 +248,15 @@ impl Cell {
     /// Writes what is queued, makes it durable and takes no more.
     pub(super) fn close(self: &Arc<Self>, pool: &Arc<Pool>) -> Result<(), SyncFailed> {
         self.inbox().closed = true;
-        // Waits for background work that is under way, and keeps out what has not begun.
-        if std::mem::replace(
-            &mut *self.closed.write().unwrap_or_else(PoisonError::into_inner),
-            true,
-        ) {
+        // Waits for background work that is under way, and keeps out what has not begun. A second call waits for the
+        // first, for its caller may open the directory again.
+        let mut closed = self.closed.write().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *closed, true) {
             return Ok(());
         }
         let mut writer = self.writer();
         self.drain(&mut writer, pool);
+        writer.log.take_back_chores();
         writer.rest();
         if writer.log.is_poisoned() {
             Err(SyncFailed::Poisoned)
@@ -325,12 +325,13 @@ impl Writer {
 
     fn append_failed(&mut self, failed: &AppendFailed, pool: &Pool) {
         match failed {
+            // A write that could not be undone may be found by recovery, whatever made it fail.
+            _ if self.log.is_poisoned() => self.poisoned(),
+            AppendFailed::Poisoned => self.poisoned(),
             AppendFailed::Full => {
                 pool.room().look();
                 self.fail(WriteFailure::Full);
             }
-            AppendFailed::Poisoned => self.poisoned(),
-            _ if self.log.is_poisoned() => self.poisoned(),
             AppendFailed::Io(_) => self.fail(WriteFailure::Io),
             AppendFailed::NotContiguous { .. } | AppendFailed::Malformed(_) => {
                 tracing::error!(error = %failed, dir = %self.log.dir().display(), "batch cannot be appended");

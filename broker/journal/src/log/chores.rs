@@ -87,7 +87,7 @@ impl SealJob {
         if let Some(file) = file {
             // Gives back what was reserved past the end; the length does not change.
             let _ = file.set_len(self.segment.bytes());
-            file.sync_data().doing("sync", &path)?;
+            self.shared.sync(|| file.sync_data().doing("sync", &path))?;
         }
         if let Err(error) = self.write_derived() {
             tracing::warn!(%error, "segment not sealed; the next open will read it");
@@ -236,8 +236,7 @@ impl Log {
             .filter(|oldest| oldest.sums.get().is_some())
         {
             let reach = oldest.reach();
-            let mut mark = self.mark_at(oldest.base, reach);
-            mark.last_generation = job.last_generation;
+            let mark = self.mark_at(oldest.base, reach);
             if reach.next > self.shared.durable() {
                 self.shared.set_durable(reach.next);
                 self.raise_mark(&mark);
@@ -258,6 +257,14 @@ impl Log {
             .any(|other| other.segment.id == segment.id);
         if !unsynced && !unsealed {
             *segment.live() = segment::Live::default();
+        }
+    }
+
+    /// Takes back what was begun and will not be finished by anybody else.
+    pub(crate) fn take_back_chores(&mut self) {
+        self.preparing = false;
+        for unsealed in &mut self.unsealed {
+            unsealed.sealing = false;
         }
     }
 

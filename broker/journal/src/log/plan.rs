@@ -31,8 +31,6 @@ pub(crate) struct Plan {
     pub(crate) cut: Option<Cut>,
     /// Files that belong to nothing.
     pub(crate) leftovers: Vec<String>,
-    /// Whether the directory is there.
-    pub(crate) exists: bool,
 }
 
 /// A segment that stays.
@@ -158,7 +156,6 @@ pub(crate) fn plan(disk: &dyn Disk, dir: &Path, verify_bytes: u64) -> Result<Pla
         mark,
         cut,
         leftovers: listing.leftovers,
-        exists: listing.exists,
     })
 }
 

@@ -21,7 +21,7 @@ pub(super) fn open(
     let disk = files.disk().as_ref();
     let mut plan = plan::plan(disk, dir, options.verify_bytes)?;
     if plan.segments.is_empty() {
-        create(disk, dir, &plan)?;
+        create(disk, dir)?;
         plan.mark = Some(blank(disk));
         plan.segments.push(Planned {
             base: 0,
@@ -34,6 +34,14 @@ pub(super) fn open(
             seal: None,
             read: Some(Default::default()),
         });
+    } else if plan
+        .segments
+        .last()
+        .is_some_and(|newest| newest.reach.next == 0)
+    {
+        // Whoever created it may have been interrupted before its names were durable.
+        durable::create_dirs(disk, dir)?;
+        durable::sync_later(disk, dir)?;
     }
     for name in &plan.leftovers {
         durable::unlink(disk, &dir.join(name))?;
@@ -75,12 +83,23 @@ fn blank(disk: &dyn Disk) -> Mark {
     }
 }
 
-/// Creates an empty log. Its directory entries are durable before anything is written into it.
-fn create(disk: &dyn Disk, dir: &Path, plan: &Plan) -> Result<(), DiskError> {
-    if !plan.exists {
-        durable::create_dirs(disk, dir)?;
-    }
-    durable::replace(disk, &dir.join(names::MARK), &blank(disk).encode())?;
+/// Creates an empty log. Its directory entries are durable before anything is written into it. One directory sync
+/// serves both files: whichever of them a crash leaves behind, the next open takes the log for a new one.
+fn create(disk: &dyn Disk, dir: &Path) -> Result<(), DiskError> {
+    durable::create_dirs(disk, dir)?;
+    let path = dir.join(names::MARK);
+    let mark = match disk.open(&path) {
+        Ok(mark) => mark,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let (mark, durable::Unsynced) = durable::create_unsynced(disk, &path)?;
+            mark
+        }
+        Err(error) => return Err(DiskError::new("open", &path, &error)),
+    };
+    let blank = blank(disk).encode();
+    mark.write_at(&[std::io::IoSlice::new(&blank)], 0)
+        .doing("write", &path)?;
+    mark.sync_data().doing("sync", &path)?;
     durable::create(disk, &names::path(dir, 0, Kind::Log))?;
     Ok(())
 }

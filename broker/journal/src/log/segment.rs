@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     /// Forgotten segments whose files are still there, oldest first. They go in this order, whoever removes them, so
     /// that a crash never leaves an older one behind a hole.
     forgotten: Mutex<Vec<Arc<Segment>>>,
+    /// Held while files are synced; see [`Shared::sync`].
+    syncing: Mutex<()>,
 }
 
 impl Shared {
@@ -52,6 +54,7 @@ impl Shared {
             durable: AtomicU64::new(end),
             poisoned: AtomicBool::new(false),
             forgotten: Mutex::default(),
+            syncing: Mutex::default(),
         }
     }
 
@@ -99,6 +102,20 @@ impl Shared {
 
     pub(crate) fn is_poisoned(&self) -> bool {
         self.poisoned.load(Ordering::Acquire)
+    }
+
+    /// Syncs something of this log, one caller at a time. The kernel tells of a lost write once: whoever syncs the same
+    /// file after the one who was told would take it for durable, so the log is poisoned before anybody else can ask.
+    pub(crate) fn sync(
+        &self,
+        sync: impl FnOnce() -> Result<(), DiskError>,
+    ) -> Result<(), DiskError> {
+        let _alone = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_poisoned() {
+            let earlier = std::io::Error::other("an earlier sync failed");
+            return Err(DiskError::new("sync", &self.dir, &earlier));
+        }
+        sync().inspect_err(|_| self.poison())
     }
 
     /// First offset a reader must not see.

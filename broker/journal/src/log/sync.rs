@@ -27,16 +27,21 @@ impl SyncJob {
     /// Waits for the disk.
     ///
     /// # Errors
-    /// The disk's; [`Log::finish_sync`] poisons the log with it.
+    /// The disk's, of this sync or an earlier one; the log takes no more writes from then on.
     pub fn run(&self) -> Result<(), DiskError> {
-        for (path, file) in &self.files {
-            file.sync_data().doing("sync", path)?;
-        }
-        if self.entries.is_some() {
-            durable::sync_later(self.shared.files.disk().as_ref(), &self.shared.dir)?;
-        }
-        self.write_mark();
-        Ok(())
+        self.shared.sync(|| {
+            for (path, file) in &self.files {
+                file.sync_data().doing("sync", path)?;
+            }
+            if self.entries.is_some() {
+                durable::sync_later(self.shared.files.disk().as_ref(), &self.shared.dir)?;
+            }
+            // A sync that began later may have been done sooner; its mark says more.
+            if self.mark.next >= self.shared.durable() {
+                self.write_mark();
+            }
+            Ok(())
+        })
     }
 
     /// The mark is a hint to recovery: without it, the one before holds.

@@ -63,6 +63,7 @@ pub(crate) async fn stream_read(state: &StreamState, ask: StreamRead) -> Result<
         records: Vec::new(),
         next: from,
         until,
+        committed: marks.committed,
         records_max: bound(u64::from(ask.max_records), READ_RECORDS_MAX),
         bytes_left: bound(ask.max_bytes, READ_BYTES_MAX),
     };
@@ -96,7 +97,10 @@ fn bound(asked: u64, cap: usize) -> usize {
 struct Page {
     records: Vec<StreamRecord>,
     next: Offset,
+    /// Exclusive end of what is wanted; it may lie inside a batch.
     until: Offset,
+    /// Exclusive end of what may be read, which no batch crosses.
+    committed: Offset,
     records_max: usize,
     bytes_left: usize,
 }
@@ -113,7 +117,7 @@ impl Page {
     fn fill(&mut self, log: &LogHandle) -> Result<(), PageFailed> {
         let batches = log
             .reader()
-            .read(self.next, self.bytes_left, self.until)?
+            .read(self.next, self.bytes_left, self.committed)?
             .batches;
         for batch in batches {
             let runs = payloads_from_records(&batch, self.next).map_err(NotDeliverable::from)?;

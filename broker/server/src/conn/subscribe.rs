@@ -118,15 +118,6 @@ async fn begin(state: &StreamState, ask: &Subscribe) -> Result<Subscription, Not
         )
         .with_reason("subscriptions")
     })?;
-    let stream = tokio::time::timeout(EVENT_STREAM_WAIT, conn.quic.open_uni()).await;
-    let Ok(Ok(send)) = stream else {
-        return Err(Failure::new(
-            Code::LimitExceeded,
-            "the client granted no stream to send events on",
-        )
-        .with_reason("event_streams")
-        .into());
-    };
     let start = match ask.start.unwrap_or(message::Start::Latest) {
         message::Start::Latest => Start::Latest,
         message::Start::Earliest => Start::Earliest,
@@ -140,6 +131,17 @@ async fn begin(state: &StreamState, ask: &Subscribe) -> Result<Subscription, Not
         Said::Deliver(_) | Said::Ended(_) => {
             return Err(Failure::new(Code::Internal, "the shard answered out of turn").into());
         }
+    };
+    // Not before the subscription stands: a stream that was opened and is dropped reaches the client as one that
+    // ends without a hello.
+    let stream = tokio::time::timeout(EVENT_STREAM_WAIT, conn.quic.open_uni()).await;
+    let Ok(Ok(send)) = stream else {
+        return Err(Failure::new(
+            Code::LimitExceeded,
+            "the client granted no stream to send events on",
+        )
+        .with_reason("event_streams")
+        .into());
     };
     let durable = matches!(spec.kind, Kind::Durable { .. });
     let offsets = durable && state.peer.flags.contains(Flags::EVENT_OFFSETS);

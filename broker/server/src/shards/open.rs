@@ -27,6 +27,25 @@ const MEMORY_RING_BYTES: u64 = 64 * 1024 * 1024;
 /// Bound of what one slow reader of an in-memory stream is owed.
 const MEMORY_READER_BYTES: u64 = 64 * 1024 * 1024;
 
+/// Segments that a bound on a stream's bytes is divided into: what is kept beyond it is at most one of them.
+const RETAINED_SEGMENTS: u64 = 8;
+
+/// A segment of a stream with a tight bound; smaller ones would be more files than data.
+const SEGMENT_BYTES_MIN: u64 = 1024 * 1024;
+
+/// How large the segments of a stream may grow. Only whole ones are forgotten, so a stream that may keep little has
+/// small ones.
+fn segment_bytes(spec: &StreamSpec) -> u64 {
+    let usual = LogOptions::default().segment_bytes;
+    let bound = match spec.kind {
+        Kind::Durable { retention, .. } => retention.max_bytes,
+        Kind::Memory { .. } => None,
+    };
+    bound.map_or(usual, |bytes| {
+        (bytes / RETAINED_SEGMENTS).clamp(SEGMENT_BYTES_MIN.min(usual), usual)
+    })
+}
+
 /// Why a shard is not served.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenFailed {
@@ -147,7 +166,10 @@ impl Shards {
         let reports = Arc::new(LateReports::default());
         let opened = store.journal.open_log(
             &directory,
-            LogOptions::default(),
+            LogOptions {
+                segment_bytes: segment_bytes(spec),
+                ..LogOptions::default()
+            },
             sync,
             Arc::clone(&reports) as Arc<dyn Completions>,
         );

@@ -43,8 +43,8 @@ pub struct Backup {
 /// Put a backup into an empty data directory.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
-Every batch is read and its checksum compared before anything is written, and again afterwards.
-Start the node with --data-dir on the restored directory.")]
+Every batch is read and its checksum compared, and every log must end where the backup says. The
+directory appears when all of it was good, or not at all. Start the node with --data-dir on it.")]
 pub struct Restore {
     /// Directory that `felixctl backup` wrote
     pub from: PathBuf,

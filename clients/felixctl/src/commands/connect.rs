@@ -66,6 +66,9 @@ pub(crate) fn failure(error: &Error) -> Failure {
         .and_then(|rest| rest.strip_prefix(": "));
     let failure = Failure::new(exit, said.unwrap_or(&text)).with_code(error.code());
     match (error.code(), exit) {
+        ("invalid_request", _) if failure.message.contains("not_durable") => {
+            failure.with_hint("`felixctl sub --from earliest` shows what is still in memory")
+        }
         ("unreachable", _) => failure.with_hint(
             "is it running? `felixctl dev` starts one; `felixctl context show` says where this command looks",
         ),

@@ -28,27 +28,26 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 pub(super) fn run(app: &App, restore: &Restore) -> Result<(), Failure> {
     let manifest = manifest(&restore.from)?;
     let plan = Plan::read(&restore.from)?;
-    // A check restores into a directory that is thrown away: it reads and compares the same bytes
-    // in the same way, and needs no second implementation that could be more lenient.
-    let scratch = restore.data_dir.with_extension("felix-check");
-    let to = if restore.dry_run {
-        &scratch
-    } else {
-        &restore.data_dir
-    };
-    must_be_empty(to)?;
+    must_be_empty(&restore.data_dir)?;
+    // Everything goes into a directory beside it, which gets its name when all of it was good: what
+    // has the name of a data directory can be started from. A check does the same and stops there.
+    let scratch = scratch(&restore.data_dir)?;
+    must_be_empty(&scratch)?;
     let title = if restore.dry_run {
         "checking"
     } else {
         "restoring"
     };
     let bar = progress::bar(title, Some(plan.bytes), Unit::Bytes);
-    let done = copy_all(&restore.from, to, &plan, &bar).and_then(|done| {
+    let done = copy_all(&restore.from, &scratch, &plan, &bar).and_then(|done| {
         done.check(&manifest)?;
+        if !restore.dry_run {
+            name(&scratch, &restore.data_dir)?;
+        }
         Ok(done)
     });
     bar.finish_and_clear();
-    if restore.dry_run {
+    if restore.dry_run || done.is_err() {
         remove(&scratch)?;
     }
     show(app, restore, &manifest, &plan, &done?)
@@ -186,7 +185,7 @@ fn shorter(log: &Path, expected: u64, found: u64) -> Failure {
         "{} is damaged: it should end at offset {expected} and ends at {found}",
         log.display()
     ))
-    .with_hint("what was restored so far is incomplete; remove the directory")
+    .with_hint("nothing was restored")
 }
 
 fn copy_all(from: &Path, to: &Path, plan: &Plan, bar: &ProgressBar) -> Result<Done, Failure> {
@@ -224,8 +223,7 @@ fn copy_file(disk: &dyn Disk, from: &Path, to: &Path, bytes: u64) -> Result<(), 
 }
 
 fn damaged(what: &Path, why: &str) -> Failure {
-    Failure::failed(format!("{}: {why}", what.display()))
-        .with_hint("what was restored so far is incomplete; remove the directory")
+    Failure::failed(format!("{}: {why}", what.display())).with_hint("nothing was restored")
 }
 
 fn must_be_empty(directory: &Path) -> Result<(), Failure> {
@@ -238,6 +236,30 @@ fn must_be_empty(directory: &Path) -> Result<(), Failure> {
         .with_hint("a restore never overwrites; name a new directory")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Failure::failed(format!("{}: {error}", directory.display()))),
+    }
+}
+
+/// The directory that a data directory is while it is not finished.
+fn scratch(data_dir: &Path) -> Result<PathBuf, Failure> {
+    let data_dir = std::path::absolute(data_dir)?;
+    match data_dir.file_name() {
+        Some(name) => Ok(data_dir.with_file_name(format!(".{}.restoring", name.to_string_lossy()))),
+        None => Err(Failure::usage(format!(
+            "{} has no name",
+            data_dir.display()
+        ))),
+    }
+}
+
+/// Gives the finished directory its name, for good.
+fn name(scratch: &Path, data_dir: &Path) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::failed(format!("{}: {error}", data_dir.display()));
+    fs::rename(scratch, data_dir).map_err(failed)?;
+    match std::path::absolute(data_dir)?.parent() {
+        Some(parent) => fs::File::open(parent)
+            .and_then(|parent| parent.sync_all())
+            .map_err(failed),
+        None => Ok(()),
     }
 }
 

@@ -268,6 +268,15 @@ fn flatten(stream: &mut Value) {
     let bound = |name: &str| retention.get(name).cloned().unwrap_or(Value::Null);
     object.insert("retention_age_seconds".into(), bound("max_age_seconds"));
     object.insert("retention_bytes".into(), bound("max_size_bytes"));
+    // Settings that mean nothing for this stream are not shown as if they did.
+    let durable = object
+        .get("durable")
+        .and_then(Value::as_bool)
+        .unwrap_or(true);
+    object.insert(
+        if durable { "overflow" } else { "sync" }.into(),
+        Value::Null,
+    );
     object.entry("routing").or_insert_with(|| "modulo".into());
     let means = acknowledged_means(object);
     object.insert("acknowledged_means".into(), means.into());

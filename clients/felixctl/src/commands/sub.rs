@@ -14,6 +14,9 @@ use crate::settings::Settings;
 
 /// Follows a stream until enough was printed, it is deleted, or Ctrl-C.
 pub(super) async fn follow(app: &App, args: &Sub) -> Result<(), Failure> {
+    if args.show.count == Some(0) {
+        return Ok(());
+    }
     let settings = app.settings()?;
     let client = connect(app, &settings).await?;
     let mut reader =

@@ -90,7 +90,10 @@ impl Output {
     /// When standard output cannot be written.
     pub fn text(&self, text: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes())?;
-        out.flush()
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            // Whoever reads the output and goes away (`| head`) has what he wanted.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => written,
+        }
     }
 }

@@ -8,13 +8,15 @@ mod prepared;
 mod producer;
 mod publisher;
 mod rich;
+mod target;
 
 use felix_wire::message::AckMode;
 
 pub(crate) use self::pipe::{Pipe, TokenUsed};
-pub(crate) use self::prepared::{Prepared, Purpose, Target};
+pub(crate) use self::prepared::{Prepared, Purpose};
 pub use self::producer::IdempotentProducer;
 pub use self::publisher::{Publisher, Receipt};
+pub(crate) use self::target::Target;
 
 /// When a publish counts as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

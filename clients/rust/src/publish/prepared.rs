@@ -1,7 +1,7 @@
 //! A batch that was checked and only waits for its request id.
 
-use bytes::{BufMut as _, Bytes, BytesMut};
-use felix_model::{Namespace, Payloads, StreamName, TenantId};
+use bytes::Bytes;
+use felix_model::Payloads;
 use felix_wire::extension::RecordsHead;
 use felix_wire::flags::Flags;
 use felix_wire::frame::Header;
@@ -13,36 +13,10 @@ use felix_wire::publish::{Producer, PublishTooLong};
 use super::Ack;
 use super::outbox::Outbox;
 use super::rich;
+use super::target::Target;
 use crate::error::{CallFailed, PublishFailed};
 use crate::record::Record;
 use crate::session::Granted;
-
-/// A stream by its full name, with the name as it stands in every frame.
-#[derive(Debug)]
-pub(crate) struct Target {
-    pub(crate) tenant: TenantId,
-    pub(crate) namespace: Namespace,
-    pub(crate) stream: StreamName,
-    /// Tenant, namespace and stream, each behind its length.
-    names: Bytes,
-}
-
-impl Target {
-    pub(crate) fn new(tenant: TenantId, namespace: Namespace, stream: StreamName) -> Self {
-        let mut names = BytesMut::new();
-        for name in [tenant.as_str(), namespace.as_str(), stream.as_str()] {
-            // A name has at most 128 bytes.
-            names.put_u16(u16::try_from(name.len()).unwrap_or(u16::MAX));
-            names.put_slice(name.as_bytes());
-        }
-        Self {
-            tenant,
-            namespace,
-            stream,
-            names: names.freeze(),
-        }
-    }
-}
 
 /// A batch for one shard in the form it will have on the wire. Cloning shares the payloads, so an idempotent
 /// producer keeps one until it is acknowledged.
@@ -248,7 +222,7 @@ impl Prepared {
             outbox.put(&u16::try_from(key.len()).unwrap_or(u16::MAX).to_be_bytes());
             outbox.put(key);
         }
-        outbox.put(&target.names);
+        outbox.put(target.names());
         outbox.put(
             &u32::try_from(payloads.len())
                 .unwrap_or(u32::MAX)
@@ -273,11 +247,11 @@ impl Prepared {
             Form::Json(payloads) => {
                 // Base64 with quotes and comma, and the names and numbers around it.
                 let text = payloads.bytes.len().div_ceil(3) * 4 + 8 * payloads.count as usize;
-                text + 2 * self.key.as_ref().map_or(0, Bytes::len) + target.names.len() + 256
+                text + 2 * self.key.as_ref().map_or(0, Bytes::len) + target.names().len() + 256
             }
             Form::Rich(batch) => {
                 let fields = 4 + 2 + self.key.as_ref().map_or(0, Bytes::len) + 16 + 8;
-                fields + target.names.len() + batch.len()
+                fields + target.names().len() + batch.len()
             }
         }
     }
@@ -285,7 +259,7 @@ impl Prepared {
     fn body_bytes(&self, target: &Target, payloads: &[Bytes]) -> usize {
         let key = self.key.as_ref().map_or(0, |key| 2 + key.len());
         let list: usize = payloads.iter().map(|payload| 4 + payload.len()).sum();
-        key + target.names.len() + 4 + list
+        key + target.names().len() + 4 + list
     }
 
     fn check_size(&self, target: &Target) -> Result<(), PublishFailed> {
@@ -343,17 +317,6 @@ impl Prepared {
             namespace: target.namespace.as_str(),
             stream: target.stream.as_str(),
         }
-    }
-}
-
-impl Target {
-    pub(crate) fn strings(&self) -> (String, String, String) {
-        let owned = |name: &str| name.to_owned();
-        (
-            owned(self.tenant.as_str()),
-            owned(self.namespace.as_str()),
-            owned(self.stream.as_str()),
-        )
     }
 }
 

@@ -10,7 +10,8 @@ use tokio::sync::oneshot;
 
 use super::answer::{Lost, NotPublished, Outcome, Waiting};
 use super::pipe::Pipe;
-use super::prepared::{Prepared, Purpose, Stamp, Target};
+use super::prepared::{Prepared, Purpose, Stamp};
+use super::target::Target;
 use super::{Ack, Published};
 use crate::client::Inner;
 use crate::error::{CallFailed, PublishFailed};

@@ -144,6 +144,36 @@ impl Batch {
         })
     }
 
+    /// Events of the protocol's oldest form, which names neither publishers nor times.
+    pub(super) fn listed(
+        shard: u32,
+        base: Option<u64>,
+        payloads: impl IntoIterator<Item = Bytes>,
+    ) -> Self {
+        let event = |(offset, payload)| Event {
+            shard,
+            offset,
+            payload,
+            key: None,
+            headers: Headers::default(),
+            is_tombstone: false,
+            timestamp_micros: None,
+            publisher: None,
+        };
+        let offsets = (0u64..).map(|index| base.map(|base| base.saturating_add(index)));
+        let events: Vec<_> = offsets.zip(payloads).map(event).collect();
+        Self {
+            shard,
+            publisher: None,
+            skip: 0,
+            first: base,
+            next: base.map(|base| base.saturating_add(events.len() as u64)),
+            skipped_before: 0,
+            lost_before: 0,
+            body: Body::Records(events),
+        }
+    }
+
     /// Leaves out what lies below `offset`: it was delivered before.
     pub(super) fn cut_below(&mut self, offset: u64) {
         match &mut self.body {

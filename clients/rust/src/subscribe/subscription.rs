@@ -305,7 +305,7 @@ fn said_in_frame(shard: u32, frame: Frame) -> Result<Said, CallFailed> {
         }
         Ok(Layout::Json) => {
             let message = Message::decode(&frame.payload);
-            said_in_message(message.map_err(|error| broken(error.to_string()))?)
+            said_in_message(shard, message.map_err(|error| broken(error.to_string()))?)
         }
         Ok(Layout::Publish | Layout::Ack) | Err(_) => Err(broken(
             "a frame that holds no events came on an event stream".to_owned(),
@@ -313,12 +313,24 @@ fn said_in_frame(shard: u32, frame: Frame) -> Result<Said, CallFailed> {
     }
 }
 
-fn said_in_message(message: Message) -> Result<Said, CallFailed> {
+fn said_in_message(shard: u32, message: Message) -> Result<Said, CallFailed> {
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "every other message has no place here"
     )]
     match message {
+        Message::Event(one) => Ok(Said::Batch(Batch::listed(shard, one.offset, [one.payload]))),
+        Message::EventBatch(many) => {
+            let payloads = many
+                .payloads
+                .iter()
+                .map(|payload| many.payloads.bytes.slice_ref(payload));
+            Ok(Said::Batch(Batch::listed(
+                shard,
+                many.base_offset,
+                payloads,
+            )))
+        }
         Message::ShardMoved(moved) => Ok(Said::Moved(moved)),
         Message::SubscriptionLagged(_) => Ok(Said::Lagged),
         Message::StreamDeleted(_) => Ok(Said::Deleted),

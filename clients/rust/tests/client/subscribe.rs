@@ -5,13 +5,13 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use felix_client::{ReadFailed, Signal, Start};
-use felix_model::{BatchBuilder, BatchOptions, Generation, Offset};
+use felix_model::{BatchBuilder, BatchOptions, Generation, Offset, Payloads};
 use felix_wire::error::{Code, Failure};
 use felix_wire::event::EventHead;
 use felix_wire::extension::Deliver;
 use felix_wire::message::{
-    self, CursorReason, EventStreamHello, Message, NotLeader, OffsetValue, StreamDeleted,
-    StreamShardsView, SubscribeCursorError,
+    self, CursorReason, EventMany, EventOne, EventStreamHello, Message, NotLeader, OffsetValue,
+    StreamDeleted, StreamShardsView, SubscribeCursorError,
 };
 
 use super::fake::{Authority, FakeBroker, subscribed};
@@ -114,6 +114,35 @@ async fn what_was_delivered_before_is_not_delivered_again() {
         payloads(&mut reading.subscription, 3).await,
         ["a", "b", "c"]
     );
+}
+
+#[tokio::test]
+async fn events_of_the_oldest_form_are_read() {
+    let mut reading = reading(Some(0)).await;
+    let (tenant_id, namespace, stream) =
+        ("t1".to_owned(), "default".to_owned(), "orders".to_owned());
+    let one = EventOne {
+        tenant_id: tenant_id.clone(),
+        namespace: namespace.clone(),
+        stream: stream.clone(),
+        payload: "a".into(),
+        offset: Some(0),
+    };
+    reading.events.say(one).await;
+    let payloads_sent = Payloads::build([b"b".as_slice(), b"c"]).unwrap();
+    let many = EventMany {
+        tenant_id,
+        namespace,
+        stream,
+        payloads: payloads_sent,
+        base_offset: Some(1),
+    };
+    reading.events.say(many).await;
+    assert_eq!(
+        payloads(&mut reading.subscription, 3).await,
+        ["a", "b", "c"]
+    );
+    assert_eq!(reading.subscription.position(), Some(3));
 }
 
 #[tokio::test]

@@ -18,6 +18,13 @@ pub(crate) struct World {
     pub(crate) operator: String,
 }
 
+/// A client for HTTP. The library wants to know who does its TLS even where there is none.
+pub(crate) fn http() -> reqwest::Client {
+    // It fails when that was said before, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::new()
+}
+
 /// What an HTTP call came to.
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -46,7 +53,7 @@ impl World {
         let operator = token(&plane, "ops", "p:operator");
         let world = Self {
             plane,
-            http: reqwest::Client::new(),
+            http: http(),
             admin,
             operator,
         };

@@ -27,7 +27,7 @@ async fn a_restart_finds_everything_as_it_was_and_old_tokens_still_verify() {
     let plane = ControlPlane::start(config).await.unwrap();
     assert_eq!(plane.authority().catalogue(), before);
     let url = format!("http://{}/v1/tenants", plane.addresses().api);
-    let answer = reqwest::Client::new()
+    let answer = common::http()
         .get(url)
         .bearer_auth(token)
         .send()
@@ -67,7 +67,7 @@ async fn the_data_directory_is_private_and_locked() {
 async fn nothing_that_was_answered_is_lost_by_kill_9() {
     let dir = tempfile::tempdir().unwrap();
     let (mut process, addresses) = spawn(dir.path());
-    let http = reqwest::Client::new();
+    let http = common::http();
     let token = bootstrap(&http, &addresses).await;
     let mut api = addresses.api;
     let mut answered: Vec<String> = Vec::new();

@@ -61,7 +61,10 @@ impl Oracle {
     fn judge_loss(&mut self, found: &Found) -> Loss {
         let (end, flushed) = (found.end, self.flushed);
         self.findings.expect(end >= flushed, Check::Durable, || {
-            format!("everything below {flushed} was durable, and the log ends at {end} after {:?}", found.ending)
+            format!(
+                "everything below {flushed} was durable, and the log ends at {end} after {:?}",
+                found.ending
+            )
         });
         let mut loss = Loss::default();
         let lost: Vec<_> = self
@@ -84,7 +87,11 @@ impl Oracle {
                 loss.read += records;
             }
             self.claims.remove(&base);
-            let revoked = Revoked { uid: claim.uid, end: claim.end, generation: claim.generation };
+            let revoked = Revoked {
+                uid: claim.uid,
+                end: claim.end,
+                generation: claim.generation,
+            };
             self.revoked.entry(base).or_default().push(revoked);
         }
         loss
@@ -95,12 +102,19 @@ impl Oracle {
         match (found.ending, self.mode) {
             (Ending::PowerCut, Mode::None) => None,
             (Ending::PowerCut, Mode::Periodic) => {
-                let written = self.written.iter().find(|(end, _)| end.0 > base).map(|(_, at)| *at)?;
+                let written = self
+                    .written
+                    .iter()
+                    .find(|(end, _)| end.0 > base)
+                    .map(|(_, at)| *at)?;
                 let bound = self.interval_ms + SYNC_MS_MAX;
                 let age = found.failed_at.since(written);
                 (age > bound).then(|| format!("it was {age} ms old, and {bound} ms is the bound"))
             }
-            (ending, mode) => Some(format!("{ending:?} with sync {mode}, and the log ends at {}", found.end)),
+            (ending, mode) => Some(format!(
+                "{ending:?} with sync {mode}, and the log ends at {}",
+                found.end
+            )),
         }
     }
 
@@ -109,12 +123,20 @@ impl Oracle {
         let mut next = found.start;
         for log in &found.batches {
             if let Err(refused) = verify(log) {
-                return self.findings.report(Check::Bytes, format!("batch at {next} is not one: {refused}"));
+                return self.findings.report(
+                    Check::Bytes,
+                    format!("batch at {next} is not one: {refused}"),
+                );
             }
             let base = felix_model::BatchHeader::parse(log).map(|header| header.base());
-            let Some((_, end)) = self.in_log(log) else { return };
+            let Some((_, end)) = self.in_log(log) else {
+                return;
+            };
             if base != Ok(next) {
-                return self.findings.report(Check::Offsets, format!("{base:?} follows {next} in the log"));
+                return self.findings.report(
+                    Check::Offsets,
+                    format!("{base:?} follows {next} in the log"),
+                );
             }
             next = end;
         }

@@ -14,8 +14,13 @@ impl World {
         match effect {
             Effect::Write { batch, end } => self.write(&batch, end),
             Effect::Reply { ticket, outcome } => self.reply(ticket, outcome),
-            Effect::Subscribed { reader, start, live } => {
-                self.transcript.say(format_args!("{reader} begins at {start}, live {live}"));
+            Effect::Subscribed {
+                reader,
+                start,
+                live,
+            } => {
+                self.transcript
+                    .say(format_args!("{reader} begins at {start}, live {live}"));
                 let Some(broker) = &self.broker else { return };
                 let marks = (broker.shard.start(), broker.shard.committed());
                 let findings = &mut self.oracle.findings;
@@ -32,20 +37,45 @@ impl World {
                     subscriber.refused(why, self.cuts, &mut self.oracle.findings);
                 }
             }
-            Effect::Deliver { reader, from, batches, skipped_before, lost } => {
-                self.oracle.findings.expect(skipped_before == 0 && lost == 0, Check::Cursor, || {
-                    format!("{reader} was told of {skipped_before} skipped and {lost} lost records")
-                });
+            Effect::Deliver {
+                reader,
+                from,
+                batches,
+                skipped_before,
+                lost,
+            } => {
+                self.oracle.findings.expect(
+                    skipped_before == 0 && lost == 0,
+                    Check::Cursor,
+                    || {
+                        format!(
+                            "{reader} was told of {skipped_before} skipped and {lost} lost records"
+                        )
+                    },
+                );
                 self.deliver(reader, from, batches);
             }
-            Effect::Read { reader, from, max_bytes, until } => {
+            Effect::Read {
+                reader,
+                from,
+                max_bytes,
+                until,
+            } => {
                 if let Some(broker) = self.broker.as_mut() {
-                    broker.reads.push(PageWanted { reader, from, max_bytes, until });
+                    broker.reads.push(PageWanted {
+                        reader,
+                        from,
+                        max_bytes,
+                        until,
+                    });
                 }
             }
             Effect::ReaderEnded { reader, why } => {
                 self.transcript.say(format_args!("{reader} ended: {why:?}"));
-                let poisoned = self.broker.as_ref().is_some_and(|broker| broker.pool.is_poisoned());
+                let poisoned = self
+                    .broker
+                    .as_ref()
+                    .is_some_and(|broker| broker.pool.is_poisoned());
                 let has_trouble = self.reads_fail || poisoned;
                 if let Some(subscriber) = self.subscribers.iter_mut().find(|one| one.id == reader) {
                     subscriber.ended(why, has_trouble, &mut self.oracle.findings);
@@ -60,11 +90,19 @@ impl World {
     }
 
     fn write(&mut self, batch: &Batch, end: Offset) {
-        let Some(broker) = self.broker.as_mut() else { return };
-        let Some(log) = batch.log() else {
-            return self.oracle.findings.report(Check::Bytes, format!("nothing to write at {}", batch.base));
+        let Some(broker) = self.broker.as_mut() else {
+            return;
         };
-        self.transcript.say(format_args!("write {}..{end} g{}", batch.base, batch.generation));
+        let Some(log) = batch.log() else {
+            return self
+                .oracle
+                .findings
+                .report(Check::Bytes, format!("nothing to write at {}", batch.base));
+        };
+        self.transcript.say(format_args!(
+            "write {}..{end} g{}",
+            batch.base, batch.generation
+        ));
         self.transcript.bytes(log);
         broker.pool.push(log.clone());
         if self.plan.is(Twin::AckBeforeWrite) {
@@ -77,12 +115,17 @@ impl World {
         if self.plan.is(Twin::SwallowReply) && self.random.percent(5) {
             return;
         }
-        self.transcript.say(format_args!("answer {}: {outcome:?}", ticket.0));
+        self.transcript
+            .say(format_args!("answer {}: {outcome:?}", ticket.0));
         let Some(asked) = self.tickets.remove(&ticket) else {
             let what = format!("append {} is answered and nobody asks", ticket.0);
             return self.oracle.findings.report(Check::Liveness, what);
         };
-        let generation = self.broker.as_ref().map(|broker| broker.generation).unwrap_or_default();
+        let generation = self
+            .broker
+            .as_ref()
+            .map(|broker| broker.generation)
+            .unwrap_or_default();
         match outcome {
             Ok(appended) => {
                 if let Appended::Committed { base, end } = appended {
@@ -110,7 +153,9 @@ impl World {
     fn deliver(&mut self, reader: felix_engine::ReaderId, from: Offset, batches: Run) {
         let Some(broker) = &self.broker else { return };
         let committed = broker.shard.committed();
-        let Some(subscriber) = self.subscribers.iter_mut().find(|one| one.id == reader) else { return };
+        let Some(subscriber) = self.subscribers.iter_mut().find(|one| one.id == reader) else {
+            return;
+        };
         let (mut from, mut batches) = (from, batches);
         let is_join = std::mem::take(&mut subscriber.is_in_history);
         if self.plan.is(Twin::JoinSkipsOne)
@@ -119,18 +164,20 @@ impl World {
         {
             (from, batches) = (next, rest);
         }
-        if self.plan.is(Twin::RepeatOne)
-            && self.random.percent(5)
-            && let Some(first) = batches.first()
-            && from > first.base
-        {
-            from = first.base;
-        }
         self.tally.delivered += batches.len() as u64;
-        self.transcript.say(format_args!("{reader} is given {} batches from {from}", batches.len()));
+        self.transcript.say(format_args!(
+            "{reader} is given {} batches from {from}",
+            batches.len()
+        ));
         subscriber.delivered(from, &batches, committed, &mut self.oracle.findings);
+        if self.plan.is(Twin::RepeatOne) && self.random.percent(5) {
+            subscriber.delivered(from, &batches, committed, &mut self.oracle.findings);
+        }
         for batch in batches.iter() {
-            if self.plan.is(Twin::FlipByte) && self.random.percent(5) && let Some(bad) = flipped(batch) {
+            if self.plan.is(Twin::FlipByte)
+                && self.random.percent(5)
+                && let Some(bad) = flipped(batch)
+            {
                 self.oracle.delivered(&bad, from);
             } else {
                 self.oracle.delivered(batch, from);

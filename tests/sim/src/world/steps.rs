@@ -35,15 +35,21 @@ impl World {
     /// A publisher sends; only what it has sent before if the run is `ending`.
     pub(super) fn publish(&mut self, ending: bool) {
         let index = self.random.index(self.publishers.len());
-        let Some(broker) = self.broker.as_mut() else { return };
+        let Some(broker) = self.broker.as_mut() else {
+            return;
+        };
         if broker.shard.room() == 0 {
             return;
         }
-        let Some(publisher) = self.publishers.get_mut(index) else { return };
+        let Some(publisher) = self.publishers.get_mut(index) else {
+            return;
+        };
         if publisher.is_idempotent() && !self.mark_producers() {
             return;
         }
-        let (Some(broker), Some(publisher)) = (self.broker.as_mut(), self.publishers.get_mut(index)) else {
+        let (Some(broker), Some(publisher)) =
+            (self.broker.as_mut(), self.publishers.get_mut(index))
+        else {
             return;
         };
         let tail = broker.shard.end();
@@ -58,24 +64,44 @@ impl World {
     }
 
     fn append(&mut self, publisher: usize, sending: Sending) {
-        let Sending { uid, draft, expected, produced, ack } = sending;
+        let Sending {
+            uid,
+            draft,
+            expected,
+            produced,
+            ack,
+        } = sending;
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         self.tally.sent += u64::from(draft.count());
         self.transcript.say(format_args!(
             "append {}: batch {} of {}, {expected:?} {produced:?} {ack:?}",
-            ticket.0, uid.0, draft.count()
+            ticket.0,
+            uid.0,
+            draft.count()
         ));
         if ack != felix_engine::AckWhen::Never {
             self.tickets.insert(ticket, Asked { publisher, uid });
         }
-        let expected = if self.plan.is(Twin::IgnoreCondition) { None } else { expected };
-        self.tell(Input::Append(Append { ticket, batch: draft, expected, producer: produced, ack }));
+        let expected = if self.plan.is(Twin::IgnoreCondition) {
+            None
+        } else {
+            expected
+        };
+        self.tell(Input::Append(Append {
+            ticket,
+            batch: draft,
+            expected,
+            producer: produced,
+            ack,
+        }));
     }
 
     /// As the server does before the first idempotent append: recovery reads a log through only where this is found.
     fn mark_producers(&mut self) -> bool {
-        let Some(broker) = self.broker.as_mut() else { return false };
+        let Some(broker) = self.broker.as_mut() else {
+            return false;
+        };
         if broker.is_marked {
             return true;
         }
@@ -94,10 +120,15 @@ impl World {
     /// The journal writes what is queued.
     pub(super) fn write_group(&mut self) {
         let drops = self.plan.is(Twin::DropWrite) && self.random.percent(10);
-        let Some(broker) = self.broker.as_mut() else { return };
+        let Some(broker) = self.broker.as_mut() else {
+            return;
+        };
         let wrote = broker.pool.write(&mut self.random, self.now, drops);
         if wrote.batches > 0 {
-            self.transcript.say(format_args!("wrote {} batches up to {}", wrote.batches, wrote.end));
+            self.transcript.say(format_args!(
+                "wrote {} batches up to {}",
+                wrote.batches, wrote.end
+            ));
             self.oracle.wrote(wrote.end, self.now);
         }
         self.note_trouble();
@@ -105,8 +136,12 @@ impl World {
 
     /// The shard hears what the journal said.
     pub(super) fn hear_report(&mut self) {
-        let Some(broker) = self.broker.as_mut() else { return };
-        let Some(report) = broker.pool.next_report() else { return };
+        let Some(broker) = self.broker.as_mut() else {
+            return;
+        };
+        let Some(report) = broker.pool.next_report() else {
+            return;
+        };
         self.transcript.say(format_args!("{report:?}"));
         match report {
             Report::Written(end) => self.tell(Input::Written { end }),
@@ -117,7 +152,8 @@ impl World {
             Report::Failed(from, why) => {
                 self.tell(Input::WriteFailed { from, why });
                 if let Some(broker) = self.broker.as_mut() {
-                    broker.has_failed |= why != WriteFailure::Full || self.plan.is(Twin::ReuseOffset);
+                    broker.has_failed |=
+                        why != WriteFailure::Full || self.plan.is(Twin::ReuseOffset);
                 }
             }
         }
@@ -125,26 +161,44 @@ impl World {
 
     /// A page of history is read, and the shard hears of it.
     pub(super) fn read_page(&mut self) {
-        let Some(broker) = self.broker.as_mut() else { return };
+        let Some(broker) = self.broker.as_mut() else {
+            return;
+        };
         if broker.reads.is_empty() {
             return;
         }
-        let want = broker.reads.swap_remove(self.random.index(broker.reads.len()));
+        let want = broker
+            .reads
+            .swap_remove(self.random.index(broker.reads.len()));
         self.tally.pages += 1;
-        let page = match broker.log.read(want.from, want.max_bytes as usize, want.until) {
+        let page = match broker
+            .log
+            .read(want.from, want.max_bytes as usize, want.until)
+        {
             Ok(page) => batches(page.batches).map_or(Page::Unreadable, Page::Batches),
             Err(ReadRefused::BelowStart { oldest }) => Page::BelowStart { oldest },
             Err(refused) => {
-                self.transcript.say(format_args!("unreadable at {}: {refused}", want.from));
+                self.transcript
+                    .say(format_args!("unreadable at {}: {refused}", want.from));
                 if let ReadRefused::Damaged(damage) = refused {
-                    self.oracle.findings.report(Check::Bytes, format!("a reader finds damage: {damage}"));
+                    self.oracle
+                        .findings
+                        .report(Check::Bytes, format!("a reader finds damage: {damage}"));
                 }
                 Page::Unreadable
             }
         };
         let is_history = matches!(page, Page::Batches(_));
-        self.tell(Input::PageRead { reader: want.reader, from: want.from, page });
-        if let Some(subscriber) = self.subscribers.iter_mut().find(|one| one.id == want.reader) {
+        self.tell(Input::PageRead {
+            reader: want.reader,
+            from: want.from,
+            page,
+        });
+        if let Some(subscriber) = self
+            .subscribers
+            .iter_mut()
+            .find(|one| one.id == want.reader)
+        {
             subscriber.is_in_history = is_history;
         }
     }
@@ -152,7 +206,9 @@ impl World {
     /// A subscriber does what it wants; one that is `draining` wants everything.
     pub(super) fn subscriber_acts(&mut self, draining: bool) {
         let index = self.random.index(self.subscribers.len());
-        let Some(subscriber) = self.subscribers.get_mut(index) else { return };
+        let Some(subscriber) = self.subscribers.get_mut(index) else {
+            return;
+        };
         let reader = subscriber.id;
         match subscriber.wish(&mut self.random, draining) {
             Some(Wish::Subscribe(start)) => self.tell(Input::Subscribe { reader, start }),
@@ -167,7 +223,10 @@ impl World {
     pub(super) fn pass_time(&mut self) {
         let step = self.random.pick([1, 1, 2, 3, 10, 60]);
         let target = self.now.plus(step);
-        while let Some(due) = self.broker.as_ref().and_then(|broker| broker.pool.next_due())
+        while let Some(due) = self
+            .broker
+            .as_ref()
+            .and_then(|broker| broker.pool.next_due())
             && due <= target
             && !self.injector.has_stopped()
         {
@@ -176,9 +235,12 @@ impl World {
             if let Some(broker) = self.broker.as_mut() {
                 broker.pool.run_due(&mut self.random, now);
             }
+            self.note_trouble();
         }
-        self.set_now(target);
-        self.note_trouble();
+        // Where the machine stopped, the clock of the run does.
+        if !self.injector.has_stopped() {
+            self.set_now(target);
+        }
     }
 
     pub(super) fn run_job(&mut self) {
@@ -189,11 +251,14 @@ impl World {
     }
 
     fn retain(&mut self) {
-        let Some(broker) = self.broker.as_mut() else { return };
+        let Some(broker) = self.broker.as_mut() else {
+            return;
+        };
         let (before, committed) = (broker.shard.start(), broker.shard.committed());
         let start = broker.pool.retain(self.plan.retention, self.now, committed);
         if start > before {
-            self.transcript.say(format_args!("forgot everything below {start}"));
+            self.transcript
+                .say(format_args!("forgot everything below {start}"));
             self.tally.trimmed += 1;
             self.oracle.trimmed(start);
             self.tell(Input::Trimmed { start });
@@ -210,7 +275,10 @@ impl World {
 
     /// From when on the interval of `periodic` is no longer kept: the disk has failed.
     fn note_trouble(&mut self) {
-        let is_poisoned = self.broker.as_ref().is_some_and(|broker| broker.pool.is_poisoned());
+        let is_poisoned = self
+            .broker
+            .as_ref()
+            .is_some_and(|broker| broker.pool.is_poisoned());
         if is_poisoned && self.failed_at.is_none() {
             self.failed_at = Some(self.now);
         }
@@ -222,7 +290,11 @@ impl World {
             return;
         }
         let skip = self.random.below(6);
-        let io = |kind| Arm { kind: Some(kind), skip, fault: Fault::Io };
+        let io = |kind| Arm {
+            kind: Some(kind),
+            skip,
+            fault: Fault::Io,
+        };
         match self.random.below(12) {
             0 => self.injector.arm(io(CallKind::Write)),
             1 => self.injector.arm(io(CallKind::Sync)),
@@ -239,10 +311,20 @@ impl World {
             }
             4 => {
                 // A write that fails and cannot be undone.
-                self.injector.arm(Arm { skip: 0, ..io(CallKind::Write) });
-                self.injector.arm(Arm { skip: 0, ..io(CallKind::SetLen) });
+                self.injector.arm(Arm {
+                    skip: 0,
+                    ..io(CallKind::Write)
+                });
+                self.injector.arm(Arm {
+                    skip: 0,
+                    ..io(CallKind::SetLen)
+                });
             }
-            5 => self.injector.arm(Arm { kind: Some(CallKind::Write), skip, fault: Fault::Full }),
+            5 => self.injector.arm(Arm {
+                kind: Some(CallKind::Write),
+                skip,
+                fault: Fault::Full,
+            }),
             6 => self.fill(),
             7 => self.fail_reads(),
             _ => {
@@ -254,18 +336,29 @@ impl World {
 
     /// There is a little room left.
     fn fill(&mut self) {
-        let Ok(space) = self.disk.space(&Self::log_dir()) else { return };
+        let Ok(space) = self.disk.space(&Self::log_dir()) else {
+            return;
+        };
         let left = self.random.below(3_000);
-        self.transcript.say(format_args!("the disk has {left} bytes left"));
+        self.transcript
+            .say(format_args!("the disk has {left} bytes left"));
         self.tally.fillings += 1;
         self.disk.full(space.total - space.available + left);
     }
 
     fn fail_reads(&mut self) {
-        let Ok(entries) = self.disk.list(&Self::log_dir()) else { return };
-        let logs: Vec<_> = entries.iter().filter(|entry| entry.name.ends_with(".log")).collect();
-        let Some(entry) = logs.get(self.random.index(logs.len())) else { return };
-        self.transcript.say(format_args!("{} cannot be read", entry.name));
+        let Ok(entries) = self.disk.list(&Self::log_dir()) else {
+            return;
+        };
+        let logs: Vec<_> = entries
+            .iter()
+            .filter(|entry| entry.name.ends_with(".log"))
+            .collect();
+        let Some(entry) = logs.get(self.random.index(logs.len())) else {
+            return;
+        };
+        self.transcript
+            .say(format_args!("{} cannot be read", entry.name));
         self.tally.read_faults += 1;
         self.reads_fail = true;
         self.disk.fail_reads(&Self::log_dir().join(&entry.name));
@@ -274,6 +367,7 @@ impl World {
     pub(super) fn heal(&mut self) {
         self.injector.heal();
         self.disk.full(ROOMY);
+        self.reads_fail = false;
     }
 }
 
@@ -282,8 +376,10 @@ const ROOMY: u64 = 1 << 40;
 
 /// Batches as the log gave them; none when one is not a batch, or there is none.
 pub(super) fn batches(page: Vec<bytes::Bytes>) -> Option<Vec<Arc<Batch>>> {
-    let batches: Option<Vec<_>> =
-        page.into_iter().map(|log| Batch::from_log(log).ok().map(Arc::new)).collect();
+    let batches: Option<Vec<_>> = page
+        .into_iter()
+        .map(|log| Batch::from_log(log).ok().map(Arc::new))
+        .collect();
     batches.filter(|batches| !batches.is_empty())
 }
 
@@ -297,7 +393,9 @@ pub(super) fn read_all(
     let mut all: Vec<Arc<Batch>> = Vec::new();
     let mut from = start;
     while from < end {
-        let page = log.read(from, page_bytes, end).map_err(|refused| refused.to_string())?;
+        let page = log
+            .read(from, page_bytes, end)
+            .map_err(|refused| refused.to_string())?;
         let page = batches(page.batches).ok_or_else(|| format!("nothing at {from}"))?;
         from = page.last().map_or(end, |last| last.end);
         all.extend(page);

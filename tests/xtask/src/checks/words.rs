@@ -1,4 +1,4 @@
-//! Words that have no place in a published repository.
+//! Words and files that have no place in a published repository.
 
 use crate::tree::{Complaint, Tree};
 
@@ -24,6 +24,17 @@ const REFUSED: &[u64] = &[
 /// No file names a private tool or a place on somebody's machine.
 pub(crate) fn private(tree: &Tree) -> Vec<Complaint> {
     refused_words(tree, REFUSED)
+}
+
+/// No file is one that a tool left behind for somebody to look at.
+pub(crate) fn leftovers(tree: &Tree) -> Vec<Complaint> {
+    const ENDINGS: [&str; 6] = [".pending-snap", ".snap.new", ".orig", ".rej", ".swp", "~"];
+    tree.all()
+        .filter(|(path, _)| ENDINGS.iter().any(|ending| path.ends_with(ending)))
+        .map(|(path, _)| {
+            Complaint::new(path, 0, "a tool left this behind: settle it and remove it")
+        })
+        .collect()
 }
 
 fn refused_words(tree: &Tree, refused: &[u64]) -> Vec<Complaint> {
@@ -94,6 +105,16 @@ mod tests {
                 "see", "/depot", "x", "and", "a", "depot", "b", "depot", "Depot"
             ]
         );
+    }
+
+    #[test]
+    fn what_a_tool_left_behind_is_refused() {
+        let tree = Tree::of(&[
+            ("a/x.snap", ""),
+            ("a/.x.rs.pending-snap", ""),
+            ("b.rs.orig", ""),
+        ]);
+        assert_eq!(leftovers(&tree).len(), 2);
     }
 
     #[test]

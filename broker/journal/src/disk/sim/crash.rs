@@ -6,7 +6,7 @@ use super::Random;
 use super::node::{Change, Node, NodeId};
 
 /// The unit a disk writes whole.
-const SECTOR: usize = 512;
+pub(super) const SECTOR: usize = 512;
 
 /// Leaves what the medium holds: all that was synced, and of the rest what the seed says.
 pub(super) fn power_cut(nodes: &mut BTreeMap<NodeId, Node>, root: NodeId, random: &mut Random) {

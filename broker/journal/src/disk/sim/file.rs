@@ -5,6 +5,7 @@ use std::io::{self, IoSlice};
 use std::path::PathBuf;
 use std::sync::MutexGuard;
 
+use super::crash::SECTOR;
 use super::node::{Change, NodeId};
 use super::{CallKind, Fault, Inner, SimDisk};
 use crate::disk::DiskFile;
@@ -65,7 +66,12 @@ impl DiskFile for SimFile {
             None => None,
         };
         if error.is_some() {
-            let kept = inner.random.below(bytes.len() as u64 + 1).min(room);
+            let mut kept = inner.random.below(bytes.len() as u64 + 1).min(room);
+            // What replaces bytes that are there already does so by whole sectors; only a growing file ends anywhere.
+            let length = inner.node(self.id)?.bytes()?.len() as u64;
+            if position + kept < length {
+                kept = ((position + kept) / SECTOR as u64 * SECTOR as u64).saturating_sub(position);
+            }
             bytes.truncate(usize::try_from(kept).unwrap_or(0));
         }
         inner
