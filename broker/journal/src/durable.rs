@@ -45,29 +45,38 @@ pub fn unlink(disk: &dyn Disk, path: &Path) -> Result<(), DiskError> {
 /// The disk's.
 pub fn create_dirs(disk: &dyn Disk, dir: &Path) -> Result<(), DiskError> {
     let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
-    match disk.list(dir) {
-        Ok(_) => {
-            let Some(parent) = parent else { return Ok(()) };
+    // Asking to create it says whether it is there, at the same price for a directory of ten thousand entries.
+    let created = match (disk.create_dir(dir), parent) {
+        (Err(error), Some(parent)) if error.kind() == io::ErrorKind::NotFound => {
             create_dirs(disk, parent)?;
-            return match disk.sync_dir(parent) {
-                // What may not even be opened was not created here.
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-                synced => synced.doing("sync", parent),
+            return match disk.create_dir(dir) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    Err(DiskError::new("create", dir, &error))
+                }
+                // Made here, or by somebody who was quicker and may not have synced yet.
+                Ok(()) | Err(_) => sync_parent(disk, dir),
             };
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        // As above: only the way through it may be open to us.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
-        Err(error) => return Err(DiskError::new("list", dir, &error)),
+        (created, _) => created,
+    };
+    match created {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        // Only the way through an older directory may be open to us.
+        Err(error) => {
+            return match disk.list(dir) {
+                Err(listed) if listed.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+                Ok(_) => Ok(()),
+                Err(_) => Err(DiskError::new("create", dir, &error)),
+            };
+        }
     }
-    if let Some(parent) = parent {
-        create_dirs(disk, parent)?;
-    }
-    match disk.create_dir(dir) {
-        Ok(()) => sync_parent(disk, dir),
-        // Somebody else was quicker, and may not have synced yet.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => sync_parent(disk, dir),
-        Err(error) => Err(DiskError::new("create", dir, &error)),
+    let Some(parent) = parent else { return Ok(()) };
+    create_dirs(disk, parent)?;
+    match disk.sync_dir(parent) {
+        // What may not even be opened was not created here.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        synced => synced.doing("sync", parent),
     }
 }
 

@@ -194,12 +194,20 @@ impl Caller {
             url: url.to_owned(),
             detail: error.to_string(),
         })?;
-        if base.scheme() != "http" {
-            let scheme = base.scheme().to_owned();
-            return Err(BadEndpoint::Scheme {
-                url: url.to_owned(),
-                scheme,
-            });
+        match (base.scheme(), roots) {
+            ("http", _) | ("https", Some(_)) => {}
+            ("https", None) => {
+                return Err(BadEndpoint::NoRoots {
+                    url: url.to_owned(),
+                });
+            }
+            (scheme, _) => {
+                let scheme = scheme.to_owned();
+                return Err(BadEndpoint::Scheme {
+                    url: url.to_owned(),
+                    scheme,
+                });
+            }
         }
         if !base.username().is_empty() || base.password().is_some() {
             return Err(BadEndpoint::Credentials);
@@ -364,6 +372,21 @@ mod tests {
             refused("http://me:secret@localhost"),
             BadEndpoint::Credentials
         );
+        assert!(matches!(
+            refused("https://localhost"),
+            BadEndpoint::NoRoots { .. }
+        ));
+    }
+
+    #[test]
+    fn https_needs_roots_that_are_certificates() {
+        let with = |roots: &[u8]| Caller::new("https://cp", TokenSource::None, Some(roots));
+        assert!(matches!(
+            with(b"no pem").unwrap_err(),
+            BadEndpoint::BadRoots { .. }
+        ));
+        let own = rcgen::generate_simple_self_signed(["cp".to_owned()]).unwrap();
+        assert!(with(own.cert.pem().as_bytes()).is_ok());
     }
 
     #[test]

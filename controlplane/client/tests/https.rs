@@ -21,7 +21,10 @@ async fn an_https_control_plane_is_trusted_by_its_own_root_and_by_no_other() {
     };
     assert_eq!(ready(own.cert.pem()).await, Ok(()));
     let refused = ready(other.cert.pem()).await.unwrap_err();
-    assert!(matches!(refused, CallFailed::Unreachable { .. }), "{refused}");
+    assert!(
+        matches!(refused, CallFailed::Unreachable { .. }),
+        "{refused}"
+    );
 }
 
 /// Answers every request on every connection with 200 and an empty object.
@@ -39,7 +42,9 @@ fn serve(own: &rcgen::CertifiedKey<rcgen::KeyPair>) -> SocketAddr {
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for socket in listener.incoming().flatten() {
-            let Ok(session) = ServerConnection::new(Arc::clone(&config)) else { continue };
+            let Ok(session) = ServerConnection::new(Arc::clone(&config)) else {
+                continue;
+            };
             let mut stream = StreamOwned::new(session, socket);
             let mut request = [0; 4096];
             if stream.read(&mut request).is_ok() {

@@ -77,6 +77,13 @@ async fn campaign(count: u32, seed: Option<u64>) -> Result<(), String> {
     let began = Instant::now();
     let outcome = kills::run(&home, count, kills::Random::new(seed), |round, _| {
         bar.set_position(u64::from(round));
+        // The bar is for terminals; in a log a line now and then says that it goes on.
+        if bar.is_hidden() && round > 0 && round.is_multiple_of(100) {
+            println!(
+                "{round} kills, nothing lost, {:.0} s",
+                began.elapsed().as_secs_f64()
+            );
+        }
     })
     .await;
     bar.finish_and_clear();

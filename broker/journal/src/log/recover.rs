@@ -320,12 +320,19 @@ impl Log {
             }
             Err(error) => return Err(DiskError::new("open", &path, &error)),
         };
-        file.write_at(&[std::io::IoSlice::new(&mark.encode())], 0)
-            .doing("write", &path)?;
+        let write = |mark: Mark| {
+            file.write_at(&[std::io::IoSlice::new(&mark.encode())], 0)
+                .doing("write", &path)
+        };
         if is_raised {
+            // Of no run of the machine, so that the log stays unclean if this cannot be made durable.
+            write(Mark {
+                boot: None,
+                ..*mark
+            })?;
             file.sync_data().doing("sync", &path)?;
         }
-        Ok(())
+        write(*mark)
     }
 
     /// Keeps the indexes that recovery made. They can be made again, so failing is no reason not to open.

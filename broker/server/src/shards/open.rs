@@ -248,10 +248,8 @@ impl Shards {
         let marking = tokio::task::spawn_blocking(move || {
             let store = shards.store.as_ref()?;
             let directory = log_directory(store, &spec, shard.0);
-            if has_marker(store, &directory) {
-                return None;
-            }
-            durable::create(store.disk.as_ref(), &producers_marker(&directory)).err()
+            // Also when it is there: whoever made it may have failed before its name was durable.
+            durable::replace(store.disk.as_ref(), &producers_marker(&directory), b"").err()
         });
         match marking.await {
             Ok(None) => {
