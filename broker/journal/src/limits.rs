@@ -35,11 +35,15 @@ pub const IDLE_CLOSE_MS: u64 = 10_000;
 /// Space is reserved ahead of the writer from this size on, so that an idle log reserves nothing.
 pub const RESERVE_FROM_BYTES: u64 = 64 * 1024;
 
-/// The first reservation; each next one doubles, up to [`RESERVE_STEP_MAX_BYTES`].
+/// The first reservation; each next one doubles what there is.
 pub const RESERVE_STEP_BYTES: u64 = 1024 * 1024;
 
-/// The largest single reservation: enough for a tenth of a second at full speed.
-pub const RESERVE_STEP_MAX_BYTES: u64 = 32 * 1024 * 1024;
+/// From this size on the writer reserves no more: the file is locked while the disk reserves, for 40 ms when it is busy.
+/// The next segment of a log that comes this far is reserved whole before it is used.
+pub const RESERVE_UPTO_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The most that is reserved for a segment before it is used.
+pub const RESERVE_AHEAD_BYTES: u64 = 256 * 1024 * 1024;
 
 /// A shard refuses writes while less than this share of the disk is available …
 pub const LOW_DISK_REFUSE_PERCENT: u64 = 2;

@@ -225,16 +225,17 @@ impl Log {
         self.shared.set_end(reach.next);
     }
 
-    /// Reserves space ahead of the writer, so that growing the file does not wait for the allocator each time.
+    /// Reserves space ahead of the writer while a log is young, so that its file does not grow in crumbs.
     fn reserve(&mut self, file: &dyn DiskFile, upto: u64) {
         let Some(reserved) = self.reserved else {
             return;
         };
-        if upto <= limits::RESERVE_FROM_BYTES || upto <= reserved {
+        let young = (limits::RESERVE_FROM_BYTES..limits::RESERVE_UPTO_BYTES).contains(&upto);
+        if !young || upto <= reserved {
             return;
         }
-        let step = upto.clamp(limits::RESERVE_STEP_BYTES, limits::RESERVE_STEP_MAX_BYTES);
-        let ahead = (upto + step).min(self.options.segment_bytes.max(upto));
+        let ahead = upto + upto.max(limits::RESERVE_STEP_BYTES);
+        let ahead = ahead.min(self.options.segment_bytes.max(upto));
         // A disk that cannot, or is nearly full, is asked no more for this segment; the write itself decides.
         self.reserved = file.reserve(ahead).is_ok().then_some(ahead);
     }
@@ -305,8 +306,11 @@ impl Log {
         let disk = Arc::clone(self.shared.files.disk());
         let base = self.end().0;
         let path = self.shared.path(base, Kind::Log);
+        let mut reserved = Some(0);
         let file = match self.prepared.take() {
             Some(file) => {
+                // All that could be reserved for it is.
+                reserved = Some(self.options.segment_bytes);
                 let next = self.shared.dir.join(names::NEXT);
                 let durable::Unsynced =
                     durable::rename_unsynced(disk.as_ref(), &next, &path).map_err(io)?;
@@ -337,7 +341,7 @@ impl Log {
             sealing: false,
         });
         self.unsynced.push(full);
-        self.reserved = Some(0);
+        self.reserved = reserved;
         self.shared.segments_mut().push(segment);
         Ok(())
     }

@@ -31,7 +31,7 @@ pub struct PrepareJob {
 }
 
 impl PrepareJob {
-    /// Creates the file and reserves its first space. Its name is temporary, so nothing is synced.
+    /// Creates the file and reserves its space, while nobody has to wait for it. Its name is temporary, so nothing is synced.
     ///
     /// # Errors
     /// The disk's.
@@ -180,7 +180,7 @@ impl Log {
             return None;
         }
         self.preparing = true;
-        let reserve = limits::RESERVE_STEP_MAX_BYTES.min(self.options.segment_bytes);
+        let reserve = limits::RESERVE_AHEAD_BYTES.min(self.options.segment_bytes);
         Some(PrepareJob {
             shared: Arc::clone(&self.shared),
             reserve,

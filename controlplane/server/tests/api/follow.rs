@@ -85,6 +85,8 @@ async fn a_follower_keeps_its_copy_while_the_control_plane_is_away_and_catches_u
     let dir = tempfile::tempdir().unwrap();
     let mut config = common::config();
     config.data_dir = dir.path().to_path_buf();
+    // An address of its own: while it is away, no other test can be given its port.
+    config.bind = "127.83.17.5:0".parse().unwrap();
     let plane = felix_controlplane::ControlPlane::start(config.clone())
         .await
         .unwrap();
