@@ -43,6 +43,14 @@ pub enum SyncMode {
     None,
 }
 
+impl Default for SyncMode {
+    fn default() -> Self {
+        Self::Periodic {
+            ms: limits::PERIODIC_FLUSH_MS,
+        }
+    }
+}
+
 /// Why batches were not written, or will not become durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteFailure {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use common::{Dice, batch, batch_at, dir, expected, open, segments, small, values};
 use felix_journal::disk::CallKind;
 use felix_journal::{
-    AppendFailed, Disk, Log, LogOptions, ReadRefused, RealDisk, RetentionPolicy, SimDisk,
-    TimePoint, TruncateRefused,
+    AppendFailed, Disk, Log, LogOptions, OpenFiles, ReadRefused, RealDisk, RetentionPolicy,
+    SimDisk, TimePoint, TruncateRefused,
 };
 use felix_model::{Generation, Offset, TimeMs};
 
@@ -283,6 +283,32 @@ fn a_log_that_rests_lets_go_of_everything_and_goes_on_afterwards() {
         .unwrap()
         .unwrap();
     assert_eq!(found.offset, Offset(299));
+}
+
+#[test]
+fn hundreds_of_resting_logs_keep_no_more_files_open_than_they_are_allowed() {
+    let disk = SimDisk::new(1);
+    let files = OpenFiles::new(Arc::new(disk), 8);
+    let mut logs: Vec<Log> = (0..300)
+        .map(|number| {
+            let dir = std::path::PathBuf::from(format!("/logs/{number}"));
+            Log::open_in(&files, &dir, small()).unwrap().0
+        })
+        .collect();
+    assert_eq!(files.open_now(), 0);
+    for log in &mut logs {
+        fill(log, 0..30);
+        log.rest().unwrap();
+    }
+    for log in &logs {
+        assert_eq!(values(&log.reader(), Offset(0)), expected(0..30));
+    }
+    assert!(files.open_now() <= 8);
+    for log in &mut logs {
+        fill(log, 30..31);
+    }
+    // What a log costs while it rests, its segments aside.
+    assert!(size_of::<Log>() < 512);
 }
 
 #[test]

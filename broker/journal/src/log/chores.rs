@@ -46,7 +46,7 @@ impl PrepareJob {
             other => other,
         };
         let file = file.doing("create", &path)?;
-        // Only a head start: the writer reserves for itself when this fails.
+        // Where the disk cannot, the file grows as it is written.
         let _ = file.reserve(self.reserve);
         Ok(file)
     }

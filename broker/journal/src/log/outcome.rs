@@ -98,7 +98,7 @@ pub enum OpenRefused {
     Io(#[from] DiskError),
 }
 
-/// Why an append was not done, or not to its end: batches below [`Log::end`] are in the log, the others are not and
+/// Why an append was not done, or not to its end: batches below [`crate::Log::end`] are in the log, the others are not and
 /// their offsets are free.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendFailed {

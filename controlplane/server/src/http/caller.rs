@@ -35,7 +35,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Ticket {
         let from_loopback = parts
             .extensions
             .get::<ConnectInfo<SocketAddr>>()
-            .is_some_and(|ConnectInfo(peer)| peer.ip().is_loopback());
+            .is_some_and(|ConnectInfo(peer)| peer.ip().to_canonical().is_loopback());
         Ok(Self {
             token,
             from_loopback,
