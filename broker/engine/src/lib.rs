@@ -17,6 +17,7 @@
 //! the newest record of each key. `testdata/` shows all of it as transcripts.
 
 mod batch;
+pub mod cache;
 mod effect;
 mod input;
 pub mod keyed;

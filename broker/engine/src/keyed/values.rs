@@ -65,6 +65,12 @@ impl Values {
         VALUE_OVERHEAD_BYTES + key.len() as u64 + length as u64
     }
 
+    /// Whether [`Values::insert`] would hold a value of this length.
+    #[must_use]
+    pub fn admits(&self, key: &[u8], length: usize) -> bool {
+        Self::cost(key, length) <= self.budget / 4
+    }
+
     /// Changes the budget, and forgets what is over it.
     pub fn set_budget(&mut self, budget: u64) {
         self.budget = budget;
@@ -87,21 +93,26 @@ impl Values {
 
     /// Holds a value, and forgets others for it. It must not share memory with anything larger.
     pub fn insert(&mut self, offset: Offset, key: Key, value: Bytes) {
-        if Self::cost(&key, value.len()) <= self.budget / 4 {
-            self.hold(offset, key, value);
+        if self.admits(&key, value.len()) {
+            self.place(offset, key, value, false);
             self.shrink();
         }
     }
 
-    /// Holds a value whatever that takes; see [`Values::pop`].
+    /// Holds a value whatever that takes, and passes it over when the hand comes by first; see
+    /// [`Values::pop`].
     pub fn hold(&mut self, offset: Offset, key: Key, value: Bytes) {
+        self.place(offset, key, value, true);
+    }
+
+    fn place(&mut self, offset: Offset, key: Key, value: Bytes, asked_for: bool) {
         self.remove(offset);
         self.used += Self::cost(&key, value.len());
         let held = Some(Slot {
             offset,
             key,
             value,
-            asked_for: false,
+            asked_for,
         });
         let slot = match self.free.pop() {
             Some(slot) => slot,
