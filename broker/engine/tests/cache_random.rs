@@ -393,7 +393,7 @@ mod tests {
             let end = self.cache.shard().committed();
             self.handle(CacheInput::Log(Input::Flushed { end }));
             let mut effects = Vec::new();
-            if self.in_flight.is_empty() && !self.poisoned {
+            if !self.poisoned {
                 let now = TimeMs(self.now);
                 let mut after = None;
                 loop {
