@@ -17,6 +17,7 @@ mod node;
 mod outside;
 mod proxy;
 pub mod raw;
+pub mod said;
 pub mod stopped_reader;
 
 pub use history::{History, Lost};
