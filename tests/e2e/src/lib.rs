@@ -12,6 +12,7 @@
 //! (`felix-e2e felixctl …`), so that the processes under test are always those of the sources beside it.
 
 mod history;
+pub mod idle;
 pub mod kills;
 mod node;
 mod outside;

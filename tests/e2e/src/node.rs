@@ -357,6 +357,20 @@ impl Node {
             })
     }
 
+    /// Resident memory of the process, in bytes.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn resident_bytes(&self) -> std::io::Result<u64> {
+        let id = self.child.id().unwrap_or_default();
+        let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kibibytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
+        kibibytes
+            .map(|kibibytes: u64| kibibytes * 1024)
+            .ok_or_else(|| std::io::Error::other("/proc says no VmRSS"))
+    }
+
     /// Sends SIGTERM and waits for the end.
     ///
     /// # Errors
