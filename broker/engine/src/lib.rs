@@ -18,6 +18,7 @@
 mod batch;
 mod effect;
 mod input;
+pub mod membership;
 mod options;
 mod producers;
 mod refused;
