@@ -21,6 +21,7 @@ pub mod cache;
 mod effect;
 mod input;
 pub mod keyed;
+pub mod membership;
 mod options;
 mod producers;
 mod refused;
