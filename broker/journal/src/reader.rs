@@ -20,6 +20,9 @@ pub struct Page {
     pub batches: Vec<Bytes>,
     /// Oldest offset the log held when the page was read.
     pub start: Offset,
+    /// It was read where the log was compacted: batches may be missing before, between and after those of the page, and
+    /// records from them.
+    pub is_sparse: bool,
     /// Where to go on. All below it from the offset asked for on is in the page, or was compacted away.
     pub next: Offset,
 }
@@ -114,6 +117,7 @@ impl LogReader {
                 return Ok(Page {
                     batches: Vec::new(),
                     start,
+                    is_sparse: position > from,
                     next: position,
                 });
             }
@@ -126,6 +130,7 @@ impl LogReader {
                     return Ok(Page {
                         batches,
                         start,
+                        is_sparse: position > from || segment.sparse.is_some(),
                         next,
                     });
                 }
@@ -218,13 +223,12 @@ impl LogReader {
                     found.batches.push(batch);
                     found.next = next;
                 }
-                Ok(Some(_)) => return Ok(found),
                 Ok(None) if found.batches.is_empty() => {
                     let base = cursor.next_base()?.unwrap_or_else(|| segment.next());
                     found.next = from.max(Offset(base).min(until));
                     return Ok(found);
                 }
-                Ok(None) => return Ok(found),
+                Ok(_) => return Ok(found),
                 // What is good before a bad batch is delivered; the next read begins at the bad one.
                 Err(_) if !found.batches.is_empty() => return Ok(found),
                 Err(refused) => return Err(refused),
@@ -248,13 +252,12 @@ impl LogReader {
         while let Some(segment) = self.late_enough(from, time_ms, until) {
             match self.time_in(&segment, time_ms, until) {
                 Ok(Some(found)) => return Ok(Some(found).filter(|found| found.offset < until)),
-                Ok(None) => from = segment.next(),
                 Err(refused) if attempts > 0 => {
                     attempts -= 1;
                     self.try_again(&segment, refused)?;
                 }
                 Err(Refused::Because(refused)) => return Err(refused),
-                Err(Refused::Gone | Refused::WrongIndex) => from = segment.next(),
+                Ok(None) | Err(Refused::Gone | Refused::WrongIndex) => from = segment.next(),
             }
         }
         Ok(None)

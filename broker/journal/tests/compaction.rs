@@ -144,7 +144,7 @@ fn readers_in_the_middle_of_a_page_are_not_disturbed_by_compaction() {
         ControlFlow::Continue(())
     })
     .unwrap();
-    let hook_reader = reader.clone();
+    let hook_reader = reader;
     let hook_written = written.clone();
     // At every change of the disk there is a whole log to be read, with no more missing than may be.
     let may_go: BTreeSet<u64> = {
@@ -393,7 +393,7 @@ fn a_hole_in_a_segment_that_was_not_compacted_is_damage() {
     disk.unlink(&dir().join("compacted.manifest")).unwrap();
     let report = inspect(&disk, &dir()).unwrap();
     assert_eq!(report.verdict, Verdict::WouldRefuse);
-    let refused = Log::open(Arc::new(disk.clone()), &dir(), small()).unwrap_err();
+    let refused = Log::open(Arc::new(disk), &dir(), small()).unwrap_err();
     assert!(refused.to_string().contains("is damaged"), "{refused}");
 }
 
@@ -555,7 +555,7 @@ fn a_damaged_compacted_segment_is_cut_where_it_was_named_and_goes_on_there() {
     assert!(!wanted.is_empty());
     assert_eq!(written.check(&log.reader(), "cut"), wanted);
     // The same segment takes appends, and is compacted again in its turn.
-    let mut again = written.clone();
+    let mut again = written;
     again.0.split_off(&repaired.end.0);
     for _ in 0..40 {
         let end = log.end().0;
