@@ -17,6 +17,7 @@
 
 mod batch;
 mod effect;
+pub mod groups;
 mod input;
 mod options;
 mod producers;
