@@ -12,6 +12,7 @@
 //! batches and back. [`limits`] holds every bound with its reason.
 
 pub mod batch;
+pub mod forms;
 mod ids;
 pub mod limits;
 mod names;

@@ -24,6 +24,7 @@ use crate::limits::{DRAIN_TIMEOUT, PUBLISH_WINDOW};
 pub(crate) use crate::listing::{Listing, Subscriptions};
 use crate::metrics::Metrics;
 use crate::names::{Names, spec};
+use crate::paths::Paths;
 use crate::shards::{Shards, Store, StreamHandle, StreamSpec};
 use crate::tls::{Identity, ServerConfigs, TlsRefused};
 use crate::{admin, listen};
@@ -47,6 +48,7 @@ pub(crate) struct Shared {
     pub(crate) queue: Arc<FairQueue>,
     pub(crate) served: Served,
     pub(crate) subscriptions: Subscriptions,
+    pub(crate) paths: Arc<Paths>,
     port: u16,
     draining: AtomicBool,
 }
@@ -166,6 +168,7 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
         queue: FairQueue::new(config.inflight_bytes),
         served: served(),
         subscriptions: Subscriptions::default(),
+        paths: Arc::default(),
         port: address.port(),
         draining: AtomicBool::new(false),
         config,
@@ -355,6 +358,9 @@ impl Shared {
     /// Sets the gauges that are read and not counted.
     pub(crate) fn refresh_gauges(&self) {
         let metrics = &self.metrics;
+        let paths = self.paths.measure();
+        metrics.path_mtu.set(as_gauge(paths.mtu_bytes));
+        metrics.path_black_holes.absolute(paths.black_holes);
         metrics.inflight_bytes.set(as_gauge(self.queue.in_use()));
         metrics.queued.set(as_gauge(self.queue.queued() as u64));
         metrics

@@ -23,6 +23,7 @@ mod listen;
 mod listing;
 mod metrics;
 mod names;
+mod paths;
 mod shards;
 mod tls;
 

@@ -35,6 +35,16 @@ pub const CATALOGUE: &[(&str, &str, &str)] = &[
         "Connections closed because no stream authenticated in time.",
     ),
     (
+        "gauge",
+        "felix_broker_path_mtu_bytes",
+        "Smallest datagram size in use over the open connections, 0 without one. 1200 for long means that a path loses larger ones, or that ordinary loss is taken for that.",
+    ),
+    (
+        "counter",
+        "felix_broker_path_black_holes_total",
+        "Times that a connection fell back to the smallest datagrams because larger ones were lost in a row.",
+    ),
+    (
         "counter",
         "felix_broker_auth_refused_total",
         "Streams whose token was refused.",
@@ -157,6 +167,8 @@ pub(crate) struct Metrics {
     pub(crate) connections_refused: Counter,
     pub(crate) handshake_failures: Counter,
     pub(crate) auth_timeouts: Counter,
+    pub(crate) path_mtu: Gauge,
+    pub(crate) path_black_holes: Counter,
     pub(crate) auth_refused: Counter,
     pub(crate) published_messages: Counter,
     pub(crate) published_bytes: Counter,
@@ -212,6 +224,8 @@ impl Metrics {
             connections_refused: counter("felix_quic_connections_refused_total"),
             handshake_failures: counter("felix_quic_handshake_failures_total"),
             auth_timeouts: counter("felix_quic_auth_timeout_total"),
+            path_mtu: gauge("felix_broker_path_mtu_bytes"),
+            path_black_holes: counter("felix_broker_path_black_holes_total"),
             auth_refused: counter("felix_broker_auth_refused_total"),
             published_messages: counter("felix_broker_published_messages_total"),
             published_bytes: counter("felix_broker_published_bytes_total"),
@@ -269,6 +283,7 @@ mod tests {
         metrics.publish_seconds.record(0.001);
         for gauge in [
             &metrics.connections,
+            &metrics.path_mtu,
             &metrics.inflight_bytes,
             &metrics.queued,
             &metrics.subscriptions,
