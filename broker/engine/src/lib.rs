@@ -27,6 +27,7 @@ mod options;
 mod producers;
 mod refused;
 mod shard;
+pub mod state;
 mod stats;
 mod window;
 

@@ -351,7 +351,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
     #[test]
     fn no_shard_is_ever_worked_on_by_two_and_in_the_end_each_is_by_one(
         seed in any::<u64>(), shards in 0_u32..20, members in 1_u64..7, steps in 0_usize..1_500

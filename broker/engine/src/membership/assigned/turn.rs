@@ -100,7 +100,7 @@ impl Assigned {
                 shard.revoked = None;
             } else if let Some(holder) = shard.holder.as_ref().and_then(|id| self.members.get(id)) {
                 // Its time runs from when it first had to, not from the latest change of plan.
-                shard.revoked.get_or_insert(Revoked {
+                shard.revoked.get_or_insert_with(|| Revoked {
                     generation: next,
                     by: now.plus(holder.rebalance_ms),
                 });
