@@ -1,6 +1,7 @@
 //! The shards this broker serves: opened when first needed, closed when their stream goes away.
 
 pub(crate) mod cell;
+mod compact;
 pub(crate) mod mailbox;
 mod open;
 
@@ -11,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use felix_engine::{CloseReason, Overflow};
 use felix_journal::{Disk, Journal, RetentionPolicy, SyncMode};
+use felix_meta::Cleanup;
 use felix_model::{Incarnation, Routing, ShardIndex, StreamId};
 use serde::Serialize;
 use tokio::runtime::Handle;
@@ -38,6 +40,8 @@ pub(crate) enum Kind {
     Durable {
         sync: SyncMode,
         retention: RetentionPolicy,
+        /// Retention, or compaction in its stead.
+        cleanup: Cleanup,
     },
     Memory {
         overflow: Overflow,
@@ -142,6 +146,8 @@ pub(crate) struct Shards {
     runtime: Handle,
     metrics: Arc<Metrics>,
     started: std::time::Instant,
+    /// Long work in the background is to end.
+    stopping: AtomicBool,
 }
 
 /// One line of the shard listing.
@@ -229,6 +235,7 @@ impl Shards {
             runtime: Handle::current(),
             metrics,
             started: std::time::Instant::now(),
+            stopping: AtomicBool::new(false),
         })
     }
 
@@ -347,6 +354,7 @@ impl Shards {
 
     /// Stops every shard and makes what was acknowledged durable. Answers how many logs could not be flushed.
     pub(crate) async fn close_all(&self) -> usize {
+        self.stopping.store(true, Ordering::Relaxed);
         let handles: Vec<_> = lock(&self.streams)
             .drain()
             .map(|(_, handle)| handle)
@@ -411,10 +419,15 @@ impl Shards {
             .collect()
     }
 
-    /// Applies retention to every open durable shard that has bounds. Blocking.
+    /// Applies retention to every open durable shard that has bounds and is not compacted instead. Blocking.
     pub(crate) fn retain(&self) {
         for (spec, shard, cell) in self.open_shards() {
-            let Kind::Durable { retention, .. } = spec.kind else {
+            let Kind::Durable {
+                retention,
+                cleanup: Cleanup::Delete,
+                ..
+            } = spec.kind
+            else {
                 continue;
             };
             let Some(log) = cell.log() else { continue };
