@@ -2,12 +2,13 @@
 
 pub(crate) mod answers;
 mod auth;
+mod caches;
 mod frames;
 mod inspect;
 pub(crate) mod publish;
 mod reads;
 mod request;
-mod stream;
+pub(crate) mod stream;
 mod subscribe;
 
 use std::collections::HashMap;
