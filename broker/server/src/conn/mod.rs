@@ -3,6 +3,7 @@
 pub(crate) mod answers;
 mod auth;
 mod caches;
+pub(crate) mod calls;
 mod frames;
 mod inspect;
 pub(crate) mod publish;

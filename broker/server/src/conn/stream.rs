@@ -16,6 +16,7 @@ use felix_wire::session::{Heard, Refusal, Session, Ways};
 use quinn::{RecvStream, SendStream};
 
 use super::answers::Answers;
+use super::calls::{Caller, Gathered, hand_over};
 use super::frames::{Frames, FramesEnded};
 use super::{Conn, auth, publish, request};
 use crate::caches::CacheHandle;
@@ -34,6 +35,8 @@ pub(crate) struct StreamState {
     cache: Option<Arc<CacheHandle>>,
     /// The width that the client computed its shards with.
     width: Option<PublishWidth>,
+    /// Calls read in this turn and not handed over yet.
+    calls: Gathered,
 }
 
 impl std::fmt::Debug for StreamState {
@@ -158,6 +161,7 @@ async fn open(conn: &Arc<Conn>, session: &mut Session, wire: &mut Wire) -> Optio
                     routes: HashMap::new(),
                     cache: None,
                     width: None,
+                    calls: Gathered::default(),
                 });
             }
             Err(failure) => {
@@ -189,6 +193,10 @@ async fn run(state: &mut StreamState, session: &Session, wire: &mut Wire) {
                     ending = true;
                 }
             }
+        }
+        if !state.calls.is_empty() {
+            let calls = std::mem::take(&mut state.calls);
+            Box::pin(hand_over(state, calls)).await;
         }
         let taken = state.answers.take(&mut out);
         if !out.is_empty() && !wire.write(&mut out).await {
@@ -227,6 +235,14 @@ async fn hear(state: &mut StreamState, session: &Session, frame: Incoming) -> bo
         } => {
             let (names, request) = publish::Request::records(correlation, records);
             publish::publish(state, Route::Names(&names), request).await;
+            false
+        }
+        Heard::Extension {
+            correlation,
+            request: ExtensionRequest::Call(call),
+        } => {
+            let caller = Caller::new(&state.answers, correlation);
+            state.calls.push(call, caller);
             false
         }
         Heard::Refused(refusal) => {
