@@ -52,7 +52,9 @@ async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
 
 /// What the broker holds on disk and how each shard is: `open`, `idle`, `corrupt` or `orphan`.
 async fn shards(State(shared): State<Arc<Shared>>) -> Response {
-    Json(json!({ "version": 1, "node_id": shared.config.node_id, "shards": shared.shards.listing() }))
+    let mut shards = shared.shards.listing();
+    shards.extend(shared.caches.listing());
+    Json(json!({ "version": 1, "node_id": shared.config.node_id, "shards": shards }))
         .into_response()
 }
 

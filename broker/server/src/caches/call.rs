@@ -131,7 +131,10 @@ fn merged(parts: impl Iterator<Item = Outcome>, merge: Merge) -> Outcome {
         bytes += u64::from(found.length);
         !with_values || bytes <= merge.value_bytes
     });
-    let whole = fits.count().max(usize::from(merge.limit > 0)).min(all.len());
+    let whole = fits
+        .count()
+        .max(usize::from(merge.limit > 0))
+        .min(all.len());
     more |= all.len() > whole;
     all.truncate(whole);
     Ok(CacheAnswer::Page {
@@ -369,11 +372,12 @@ pub(super) fn read_current(
             value,
         };
     }
-    Err(
-        Failure::new(Code::ShardUnavailable, "the entry changed while it was read")
-            .with_reason("stale")
-            .with_retry(Retry::Retry),
+    Err(Failure::new(
+        Code::ShardUnavailable,
+        "the entry changed while it was read",
     )
+    .with_reason("stale")
+    .with_retry(Retry::Retry))
 }
 
 /// The value that the put at `offset` set; `None` when compaction removed it. Blocking.
@@ -463,7 +467,9 @@ mod tests {
         assert_eq!(outcomes.len(), 4);
         let keys = |outcome: &Outcome| match outcome.as_ref().unwrap() {
             CacheAnswer::Page { rows, more, .. } => {
-                let keys = rows.iter().map(|(key, _)| String::from_utf8_lossy(key).into());
+                let keys = rows
+                    .iter()
+                    .map(|(key, _)| String::from_utf8_lossy(key).into());
                 (keys.collect::<Vec<String>>().join(""), *more)
             }
             other => panic!("{other:?}"),

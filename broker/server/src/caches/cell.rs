@@ -162,6 +162,12 @@ impl Cell {
         }
     }
 
+    /// Where history begins to be whole: below it changes may be missing, of a cache in memory because its ring forgot
+    /// them.
+    pub(crate) fn history_start(&self) -> Offset {
+        self.lock().core.shard().start()
+    }
+
     pub(crate) fn stats(&self) -> CacheStats {
         self.lock().core.stats()
     }

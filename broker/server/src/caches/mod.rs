@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use felix_auth::{Action, Principal, Resource};
-use felix_engine::{AppendRefused, CloseReason};
 use felix_engine::cache::{CacheOp, CacheRefused};
+use felix_engine::{AppendRefused, CloseReason};
 use felix_journal::SyncMode;
 use felix_meta::CacheRecord;
 use felix_model::{CacheId, Incarnation, ShardIndex};
@@ -284,9 +284,9 @@ impl Caches {
             for (slot, shard) in handle.slots.iter().zip(0..) {
                 let _opening = slot.opening.lock().await;
                 let Some(cell) = slot.take() else { continue };
-                let index = self
-                    .store()
-                    .map(|store| index_file(&log_directory(store, &handle.spec, ShardIndex(shard))));
+                let index = self.store().map(|store| {
+                    index_file(&log_directory(store, &handle.spec, ShardIndex(shard)))
+                });
                 if !self.close(&cell, CloseReason::Stopping, index).await {
                     unflushed += 1;
                 }
@@ -335,7 +335,10 @@ impl Caches {
                 let detail = corrupt.get(&found.dir).cloned();
                 let is_served = served.contains_key(&(found.cache.clone(), found.incarnation));
                 let key = place(&found.cache, found.incarnation, found.shard);
-                listed.insert(key.clone(), Listed::on_disk(key, found.dir, is_served, detail));
+                listed.insert(
+                    key.clone(),
+                    Listed::on_disk(key, found.dir, is_served, detail),
+                );
             }
         }
         for (handle, shard, cell) in self.open_shards() {
@@ -430,7 +433,10 @@ fn may_all(principal: &Principal, action: Action, id: &CacheId) -> bool {
 
 /// The refusal of a principal that lacks a permission. It never says whether the thing exists.
 pub(crate) fn forbidden(action: &str, id: &CacheId) -> Failure {
-    Failure::new(Code::Forbidden, format!("{action} on cache {id} is not granted"))
+    Failure::new(
+        Code::Forbidden,
+        format!("{action} on cache {id} is not granted"),
+    )
 }
 
 /// A refused op as a client reads it.

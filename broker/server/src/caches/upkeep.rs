@@ -68,11 +68,9 @@ impl Caches {
     }
 
     fn write_index(&self, handle: &Arc<CacheHandle>, shard: ShardIndex, cell: &Cell) {
-        let (Some(store), Some(log), Some(slot)) = (
-            self.store(),
-            cell.log(),
-            handle.slots.get(shard.0 as usize),
-        ) else {
+        let (Some(store), Some(log), Some(slot)) =
+            (self.store(), cell.log(), handle.slots.get(shard.0 as usize))
+        else {
             return;
         };
         let end = cell.marks().committed.0;

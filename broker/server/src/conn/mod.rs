@@ -2,13 +2,14 @@
 
 pub(crate) mod answers;
 mod auth;
+mod caches;
 pub(crate) mod calls;
 mod frames;
 mod inspect;
 pub(crate) mod publish;
 mod reads;
 mod request;
-mod stream;
+pub(crate) mod stream;
 mod subscribe;
 
 use std::collections::HashMap;

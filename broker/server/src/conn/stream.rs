@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use felix_auth::Principal;
-use felix_model::StreamId;
+use felix_model::{CacheId, StreamId};
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::Request as ExtensionRequest;
 use felix_wire::frame::Incoming;
@@ -19,6 +19,7 @@ use super::answers::Answers;
 use super::calls::{Caller, Gathered, hand_over};
 use super::frames::{Frames, FramesEnded};
 use super::{Conn, auth, publish, request};
+use crate::caches::CacheHandle;
 use crate::limits::{ROUTES_REMEMBERED_MAX, SMALL_FRAME_BYTES};
 use crate::shards::{StreamHandle, StreamSpec};
 
@@ -30,6 +31,8 @@ pub(crate) struct StreamState {
     pub(crate) answers: Arc<Answers>,
     /// Streams this one publishes to, by the names as they stand in its frames.
     routes: HashMap<Bytes, Arc<StreamHandle>>,
+    /// The cache this one asked last.
+    cache: Option<Arc<CacheHandle>>,
     /// The width that the client computed its shards with.
     width: Option<PublishWidth>,
     /// Calls read in this turn and not handed over yet.
@@ -156,6 +159,7 @@ async fn open(conn: &Arc<Conn>, session: &mut Session, wire: &mut Wire) -> Optio
                     peer: grant.peer,
                     answers: Answers::new(&grant.peer),
                     routes: HashMap::new(),
+                    cache: None,
                     width: None,
                     calls: Gathered::default(),
                 });
@@ -315,6 +319,44 @@ impl StreamState {
         StreamId::new(tenant, namespace, stream).map_err(|error| {
             Failure::new(Code::NotFound, error.to_string()).with_reason("bad_name")
         })
+    }
+
+    /// A cache's name, once it is well formed and of this stream's tenant.
+    pub(crate) fn cache_id(
+        &self,
+        tenant: &str,
+        namespace: &str,
+        cache: &str,
+    ) -> Result<CacheId, Failure> {
+        if let Some(known) = &self.cache {
+            let id = &known.spec().id;
+            if id.cache == *cache && id.namespace == *namespace && id.tenant == *tenant {
+                return Ok(id.clone());
+            }
+        }
+        if tenant != self.principal.tenant.as_str() {
+            return Err(Failure::new(
+                Code::Forbidden,
+                "the request names another tenant than the token",
+            ));
+        }
+        // A malformed name cannot be that of anything.
+        CacheId::new(tenant, namespace, cache).map_err(|error| {
+            Failure::new(Code::NotFound, error.to_string()).with_reason("bad_name")
+        })
+    }
+
+    /// A cache in service. The one asked last is at hand.
+    pub(crate) async fn cache(&mut self, id: &CacheId) -> Result<Arc<CacheHandle>, Failure> {
+        if let Some(known) = &self.cache
+            && known.spec().id == *id
+            && !known.is_gone()
+        {
+            return Ok(Arc::clone(known));
+        }
+        let found = self.conn.shared.cache(id, &self.principal).await?;
+        self.cache = Some(Arc::clone(&found));
+        Ok(found)
     }
 
     /// Remembers the width the client uses from here on.
