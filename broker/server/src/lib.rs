@@ -18,6 +18,7 @@ mod config;
 mod conn;
 mod events;
 mod fair;
+mod groups;
 mod limits;
 mod listen;
 mod listing;

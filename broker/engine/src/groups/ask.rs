@@ -101,7 +101,7 @@ pub enum Ask {
         group: GroupName,
         /// Only those above it.
         after: Option<Offset>,
-        /// At most so many; at most [`limits::PAGE_MAX`] whatever it says.
+        /// At most so many; at most [`limits::PAGE_MAX`] whatever it says, or [`limits::LETTERS_MAX`] without bytes.
         limit: u32,
         /// With the bytes that were kept.
         payloads: bool,
@@ -487,4 +487,15 @@ pub enum GroupRefused {
     /// The shard's groups are closed here.
     #[error("the groups of this shard are closed here")]
     Closed,
+}
+
+impl GroupRefused {
+    /// The same for somebody of whose wish nothing was begun.
+    pub(super) fn untouched(self) -> Self {
+        if self == Self::OutcomeUnknown {
+            Self::Closed
+        } else {
+            self
+        }
+    }
 }

@@ -25,7 +25,12 @@ impl Group {
         self.used = core.now();
         let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.0));
         let mut left = self.fold.letters.range((from, Bound::Unbounded));
-        let limit = limit.clamp(1, limits::PAGE_MAX) as usize;
+        let most = if payloads {
+            limits::PAGE_MAX as usize
+        } else {
+            limits::LETTERS_MAX
+        };
+        let limit = (limit as usize).clamp(1, most);
         let page: Vec<(LetterView, Want)> = left
             .by_ref()
             .take(limit)

@@ -181,7 +181,7 @@ impl Groups {
 
     fn advance(&mut self, input: Input) {
         if let Some(refused) = self.stopped {
-            return self.advance_stopped(input, refused);
+            return self.advance_stopped(&input, refused);
         }
         match input {
             Input::Ask { ticket, ask } => self.ask(ticket, ask),
@@ -236,14 +236,10 @@ impl Groups {
     }
 
     /// Nothing is decided any more; whoever asks is refused.
-    fn advance_stopped(&mut self, input: Input, refused: GroupRefused) {
+    fn advance_stopped(&mut self, input: &Input, refused: GroupRefused) {
         match input {
             Input::Ask { ticket, .. } => {
-                let refused = match refused {
-                    GroupRefused::OutcomeUnknown => GroupRefused::Closed,
-                    other => other,
-                };
-                let answer = Answer::Refused(refused);
+                let (ticket, answer) = (*ticket, Answer::Refused(refused.untouched()));
                 self.core.effects.push(Effect::Answer { ticket, answer });
             }
             Input::Close => self.core.effects.push(Effect::Closed),
@@ -272,18 +268,19 @@ impl Groups {
         }
         // What is in the lane's inbox may still be written; whoever waits for it cannot be told that it was.
         self.core.refuse_held(refused);
-        let polls = std::mem::take(&mut self.core.polls);
-        let quiet = match refused {
-            GroupRefused::OutcomeUnknown => GroupRefused::Closed,
-            other => other,
-        };
-        for (ticket, _) in polls {
-            let answer = Answer::Refused(quiet);
+        let refused = refused.untouched();
+        for (ticket, _) in std::mem::take(&mut self.core.polls) {
+            // A poll that waited when the shard closed was in vain: whoever asks again hears where the shard is.
+            let answer = if refused == GroupRefused::Closed {
+                Answer::Records(Vec::new())
+            } else {
+                Answer::Refused(refused)
+            };
             self.core.effects.push(Effect::Answer { ticket, answer });
         }
         for (_, reading) in std::mem::take(&mut self.core.reads) {
             if let Reading::Letters { ticket, .. } = reading {
-                let answer = Answer::Refused(quiet);
+                let answer = Answer::Refused(refused);
                 self.core.effects.push(Effect::Answer { ticket, answer });
             }
         }

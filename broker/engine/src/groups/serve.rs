@@ -365,7 +365,11 @@ impl Group {
             FeedEnd::Unreadable { position } => {
                 self.refuse_waiting(core, GroupRefused::Unreadable { offset: position });
             }
-            FeedEnd::Closed => self.refuse_waiting(core, GroupRefused::Closed),
+            FeedEnd::Closed => {
+                for waiting in std::mem::take(&mut self.waiting) {
+                    self.answer_empty(core, &waiting);
+                }
+            }
         }
     }
 

@@ -146,7 +146,7 @@ impl Group {
             let offset = item.offset.0;
             let result = match self.standing(core, item, holder) {
                 Ok(Standing::Claimed(_, attempts)) if attempts >= limit => {
-                    burials.entry(offset).or_insert(Burial {
+                    burials.entry(offset).or_insert_with(|| Burial {
                         offset,
                         reason: attempts_reason(attempts),
                         told: Some((id, index)),
@@ -232,7 +232,7 @@ impl Group {
             let offset = item.offset.0;
             let result = match self.standing(core, item, holder) {
                 Ok(Standing::Claimed(..) | Standing::Open(_)) => {
-                    burials.entry(offset).or_insert(Burial {
+                    burials.entry(offset).or_insert_with(|| Burial {
                         offset,
                         reason: Arc::clone(&reason),
                         told: Some((id, index)),

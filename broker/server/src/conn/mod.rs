@@ -3,6 +3,7 @@
 pub(crate) mod answers;
 mod auth;
 mod frames;
+pub(crate) mod groups;
 mod inspect;
 pub(crate) mod publish;
 mod reads;

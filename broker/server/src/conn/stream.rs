@@ -31,6 +31,8 @@ pub(crate) struct StreamState {
     routes: HashMap<Bytes, Arc<StreamHandle>>,
     /// The width that the client computed its shards with.
     width: Option<PublishWidth>,
+    /// What was asked of groups. With the stream, polls that still wait are taken back.
+    pub(super) asked: Vec<crate::groups::Asked>,
 }
 
 impl std::fmt::Debug for StreamState {
@@ -99,6 +101,17 @@ impl Wire {
         written
     }
 
+    /// Resolves when the client does not want answers any more, or is gone.
+    fn gone(&self) -> impl Future<Output = ()> + Send + use<> {
+        let stopped = self.send.as_ref().map(SendStream::stopped);
+        async move {
+            match stopped {
+                Some(stopped) => drop(stopped.await),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
     async fn finish(&mut self) {
         if let Some(mut send) = self.send.take() {
             // A stream that the client stopped already needs no end.
@@ -154,6 +167,7 @@ async fn open(conn: &Arc<Conn>, session: &mut Session, wire: &mut Wire) -> Optio
                     answers: Answers::new(&grant.peer),
                     routes: HashMap::new(),
                     width: None,
+                    asked: Vec::new(),
                 });
             }
             Err(failure) => {
@@ -173,6 +187,9 @@ async fn run(state: &mut StreamState, session: &Session, wire: &mut Wire) {
     let mut out = Vec::new();
     let mut finished = false;
     let mut ending = false;
+    // Nobody reads a stream any more that has said all it will, but its client may still go away.
+    let gone = wire.gone();
+    tokio::pin!(gone);
     loop {
         while !ending && !state.answers.is_full() {
             match wire.frames.buffered() {
@@ -196,6 +213,7 @@ async fn run(state: &mut StreamState, session: &Session, wire: &mut Wire) {
         tokio::select! {
             biased;
             () = state.answers.ready() => {}
+            () = &mut gone, if finished => return,
             more = wire.frames.fill(), if !ending && !finished && !state.answers.is_full() => {
                 match more {
                     Ok(true) => {}
