@@ -22,10 +22,12 @@ mod effect;
 pub mod groups;
 mod input;
 pub mod keyed;
+pub mod membership;
 mod options;
 mod producers;
 mod refused;
 mod shard;
+pub mod state;
 mod stats;
 mod window;
 

@@ -194,6 +194,20 @@ mod tests {
         assert!(internal_headers(&batch).unwrap().is_empty());
         assert_eq!(Commit::read(&records(batch)[0]).unwrap(), Some(commit));
 
+        let unchanging = Commit {
+            entity: Bytes::from_static(b"order-7"),
+            event: Bytes::from_static(b"looked at"),
+            changes: vec![],
+            idempotency: None,
+        };
+        let mut batch = BatchBuilder::new(BatchOptions {
+            internal: true,
+            ..BatchOptions::default()
+        });
+        commit_record(&mut batch, 9, &unchanging).unwrap();
+        let batch = batch.finish().unwrap();
+        assert_eq!(Commit::read(&records(batch)[0]).unwrap(), Some(unchanging));
+
         let published = records_from_payloads(
             &Payloads::build([b"x".as_slice()]).unwrap(),
             Some(b"k"),
@@ -218,8 +232,10 @@ mod tests {
             ..BatchOptions::default()
         });
         let record = (None, Some(b"payload".as_slice()));
-        schedule_record(&mut batch, 0, b"id-1", record, &[(b"s", Some(b"users"))]).unwrap();
+        let users: [(&[u8], Option<&[u8]>); 2] = [(b"s", Some(b"users")), (b"priority", None)];
+        schedule_record(&mut batch, 0, b"id-1", record, &users).unwrap();
         let read = records(batch.finish().unwrap());
+        assert_eq!(Commit::read(&read[0]).unwrap(), None);
         assert_eq!(schedule_id(&read[0]).unwrap(), Some("id-1".into()));
     }
 

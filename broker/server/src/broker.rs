@@ -461,6 +461,7 @@ impl Running {
             shared.metrics.upkeep();
         });
         self.every(RETENTION_INTERVAL, |shared| shared.shards.retain());
+        self.every(RETENTION_INTERVAL, |shared| shared.shards.compact_lanes());
         let (timers, stop) = (Arc::clone(&self.shared.shards.timers), self.stop.clone());
         self.tasks.spawn(async move {
             tokio::select! {

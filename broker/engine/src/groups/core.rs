@@ -68,6 +68,12 @@ pub(super) enum Reading {
         letters: Vec<(super::ask::LetterView, Want)>,
         more: bool,
     },
+    /// Scheduled records, for a listing.
+    Schedules {
+        ticket: Ticket,
+        schedules: Vec<(super::ask::ScheduleView, Want)>,
+        more: bool,
+    },
     /// A scheduled record that is due.
     Schedule(super::ask::ScheduleId),
 }

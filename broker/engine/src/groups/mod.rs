@@ -279,7 +279,7 @@ impl Groups {
             self.core.effects.push(Effect::Answer { ticket, answer });
         }
         for (_, reading) in std::mem::take(&mut self.core.reads) {
-            if let Reading::Letters { ticket, .. } = reading {
+            if let Reading::Letters { ticket, .. } | Reading::Schedules { ticket, .. } = reading {
                 let answer = Answer::Refused(refused);
                 self.core.effects.push(Effect::Answer { ticket, answer });
             }
@@ -339,9 +339,13 @@ impl Groups {
                 self.schedules.add(&mut self.core, ticket, id, due, batch);
             }
             Ask::Cancel { id } => self.schedules.cancel(&mut self.core, ticket, &id),
-            Ask::Schedules { after, limit } => {
+            Ask::Schedules {
+                after,
+                limit,
+                records,
+            } => {
                 self.schedules
-                    .list(&mut self.core, ticket, after.as_ref(), limit);
+                    .list(&mut self.core, ticket, after, limit, records);
             }
         }
     }
@@ -351,12 +355,15 @@ impl Groups {
     }
 
     fn no_letters(&mut self, ticket: Ticket, which: &Which) {
-        let answer = match which {
-            Which::These(offsets) if !offsets.is_empty() => {
-                let offset = offsets.iter().min().copied().unwrap_or_default();
-                Answer::Refused(GroupRefused::NoLetter { offset })
-            }
-            Which::These(_) | Which::All => Answer::Moved { count: 0, left: 0 },
+        let missing = match which {
+            Which::These(offsets) => offsets.clone(),
+            Which::All => Vec::new(),
+        };
+        let (count, left) = (0, 0);
+        let answer = Answer::Moved {
+            count,
+            left,
+            missing,
         };
         self.core.answer(ticket, answer);
     }
@@ -518,6 +525,14 @@ impl Groups {
                 more,
             }) => {
                 let page = letters::page(letters, found, more);
+                self.core.answer(ticket, page);
+            }
+            Some(Reading::Schedules {
+                ticket,
+                schedules,
+                more,
+            }) => {
+                let page = schedule::page(schedules, found, more);
                 self.core.answer(ticket, page);
             }
             Some(Reading::Schedule(id)) => {

@@ -81,6 +81,12 @@ impl Group {
                     Ok(Standing::Claimed(lease, open.attempts))
                 }
             }
+            // Nobody got it since, so this is still the latest delivery: the claim went with a restart, or lapsed.
+            state @ (State::Owed | State::Resting(_) | State::Fetching(_))
+                if holder.is_some() && named && item.attempts == open.attempts =>
+            {
+                Ok(Standing::Open(state))
+            }
             State::Owed | State::Resting(_) | State::Fetching(_) | State::Burying
                 if named || holder.is_some() =>
             {

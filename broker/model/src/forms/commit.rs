@@ -3,7 +3,8 @@
 use bytes::Bytes;
 
 use super::{
-    HEADER_IDEMPOTENCY, HEADER_SCHEDULE, PREFIX_DELETE, PREFIX_PUT, idempotency_key, malformed,
+    HEADER_IDEMPOTENCY, HEADER_NO_CHANGE, HEADER_SCHEDULE, PREFIX_DELETE, PREFIX_PUT,
+    idempotency_key, malformed,
 };
 use crate::batch::{BatchBuilder, BatchRefused, BuildRefused, Record};
 
@@ -55,7 +56,12 @@ impl Commit {
     pub fn read(record: &Record) -> Result<Option<Self>, BatchRefused> {
         let mut changes = Vec::new();
         let mut idempotency = None;
-        for (name, value) in &record.internal {
+        let mut changes_nothing = false;
+        for (index, (name, value)) in record.internal.iter().enumerate() {
+            // What follows in a scheduled record is its user's.
+            if index == 0 && name == HEADER_SCHEDULE {
+                return Ok(None);
+            }
             match (name.first().copied(), name.as_ref()) {
                 (Some(PREFIX_PUT), _) => changes.push(Change::Put {
                     key: name.slice(1..),
@@ -66,10 +72,11 @@ impl Commit {
                 }),
                 (Some(PREFIX_DELETE), _) => return Err(malformed("d")),
                 (_, HEADER_IDEMPOTENCY) => idempotency = Some(idempotency_key(value)?),
+                (_, HEADER_NO_CHANGE) => changes_nothing = true,
                 _ => {}
             }
         }
-        if changes.is_empty() && idempotency.is_none() {
+        if changes.is_empty() && idempotency.is_none() && !changes_nothing {
             return Ok(None);
         }
         let (Some(entity), Some(event)) = (record.key.clone(), record.value.clone()) else {
@@ -84,8 +91,7 @@ impl Commit {
     }
 }
 
-/// Adds a commit to an internal batch. One without changes and without an idempotency key reads back as a
-/// publish of the event, which is what it is.
+/// Adds a commit to an internal batch.
 ///
 /// # Errors
 /// When the batch would pass a limit.
@@ -113,7 +119,12 @@ pub fn commit_record(
         (name.as_slice(), value)
     });
     let id = commit.idempotency.as_deref();
+    let nothing = commit
+        .changes
+        .is_empty()
+        .then_some((HEADER_NO_CHANGE, None));
     let headers: Vec<(&[u8], Option<&[u8]>)> = changes
+        .chain(nothing)
         .chain(id.map(|id| (HEADER_IDEMPOTENCY, Some(id))))
         .collect();
     batch.push(

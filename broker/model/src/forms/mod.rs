@@ -11,7 +11,8 @@
 //!                                            "s" sum after it, i64
 //! counter checkpoint  counter key   null     "=" sum, i64
 //! commit              entity key    event    for each change in order "p" + state key -> value or
-//!                                            "d" + state key -> null; "i" idempotency key, if any
+//!                                            "d" + state key -> null; "c" -> null without changes;
+//!                                            "i" idempotency key, if any
 //! scheduled record    routing key   payload  "s" schedule id; the user's headers follow
 //! ```
 //!
@@ -41,6 +42,7 @@ const HEADER_SUM: &[u8] = b"=";
 const HEADER_IDEMPOTENCY: &[u8] = b"i";
 const HEADER_SUM_AFTER: &[u8] = b"s";
 const HEADER_SCHEDULE: &[u8] = b"s";
+const HEADER_NO_CHANGE: &[u8] = b"c";
 const PREFIX_PUT: u8 = b'p';
 const PREFIX_DELETE: u8 = b'd';
 

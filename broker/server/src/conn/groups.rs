@@ -25,9 +25,6 @@ const JSON_RECORD_BYTES_MAX: usize = (PAYLOAD_BYTES_MAX - 64 * 1024) / 4 * 3;
 /// An answer with more payload than this is made on a thread of its own, so that whoever ran the turn can go on.
 const LARGE_ANSWER_BYTES: usize = 64 * 1024;
 
-/// Calls of one stream that are kept in mind before those that were answered are let go.
-const ASKED_MAX: usize = 16;
-
 /// Where a request goes.
 struct Target {
     tenant_id: String,
@@ -76,13 +73,8 @@ pub(crate) async fn answer(state: &mut StreamState, message: Message) -> Result<
             }
         })
     };
-    let shared = &state.conn.shared;
-    let asked = call(shared, &state.principal, &id, target.shard, ask, reply).await?;
-    if state.asked.len() >= ASKED_MAX {
-        state.asked.retain(|asked| !asked.is_answered());
-    }
-    state.asked.push(asked);
-    Ok(())
+    let handle = state.conn.shared.stream(&id, &state.principal).await?;
+    call(state, &handle, target.shard, ask, reply).await
 }
 
 fn name(group: &str) -> Result<GroupName, Failure> {
@@ -114,6 +106,7 @@ fn read(
                 wait_ms,
                 visibility_ms,
                 reclaim,
+                bytes_max: 0,
                 record_bytes_max: JSON_RECORD_BYTES_MAX,
             });
             (target, ask)
@@ -210,7 +203,11 @@ pub(crate) fn holder(
                 Failure::new(Code::InvalidRequest, message).with_reason("bad_name")
             })?;
             let subject: &str = &principal.subject;
-            Ok::<_, Failure>([consumer.as_bytes(), b"\0", subject.as_bytes()].concat().into())
+            Ok::<_, Failure>(
+                [consumer.as_bytes(), b"\0", subject.as_bytes()]
+                    .concat()
+                    .into(),
+            )
         })
         .transpose()?;
     Ok(Holder { connection, member })
@@ -262,7 +259,15 @@ fn message(answer: Answer, request_id: u64, peer: &Peer) -> Result<Message, Fail
             request_id,
         }
         .into(),
-        Answer::Moved { .. } => CacheOk { request_id }.into(),
+        Answer::Moved { missing, .. } => match missing.first() {
+            None => CacheOk { request_id }.into(),
+            Some(offset) => {
+                let message = format!("offset {offset} is not among the dead letters");
+                return Err(
+                    Failure::new(Code::InvalidRequest, message).with_reason("no_dead_letter")
+                );
+            }
+        },
         Answer::Position { offset, moved } => GroupPosition {
             offset: offset.0,
             moved,
@@ -289,7 +294,10 @@ fn message(answer: Answer, request_id: u64, peer: &Peer) -> Result<Message, Fail
         | Answer::Scheduled { .. }
         | Answer::Cancelled { .. }
         | Answer::Schedules { .. } => {
-            return Err(Failure::new(Code::Internal, "an answer to another question"));
+            return Err(Failure::new(
+                Code::Internal,
+                "an answer to another question",
+            ));
         }
     })
 }

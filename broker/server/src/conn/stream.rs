@@ -16,10 +16,14 @@ use felix_wire::session::{Heard, Refusal, Session, Ways};
 use quinn::{RecvStream, SendStream};
 
 use super::answers::Answers;
+use super::calls::{Caller, Gathered, hand_over};
 use super::frames::{Frames, FramesEnded};
 use super::{Conn, auth, publish, request};
 use crate::limits::{ROUTES_REMEMBERED_MAX, SMALL_FRAME_BYTES};
 use crate::shards::{StreamHandle, StreamSpec};
+
+/// Polls of one stream that are kept in mind before those that were answered are let go.
+const POLLS_KEPT_MAX: usize = 16;
 
 /// What one authenticated stream knows.
 pub(crate) struct StreamState {
@@ -31,8 +35,10 @@ pub(crate) struct StreamState {
     routes: HashMap<Bytes, Arc<StreamHandle>>,
     /// The width that the client computed its shards with.
     width: Option<PublishWidth>,
+    /// Calls read in this turn and not handed over yet.
+    calls: Gathered,
     /// What was asked of groups. With the stream, polls that still wait are taken back.
-    pub(super) asked: Vec<crate::groups::Asked>,
+    asked: Vec<crate::groups::Asked>,
 }
 
 impl std::fmt::Debug for StreamState {
@@ -167,6 +173,7 @@ async fn open(conn: &Arc<Conn>, session: &mut Session, wire: &mut Wire) -> Optio
                     answers: Answers::new(&grant.peer),
                     routes: HashMap::new(),
                     width: None,
+                    calls: Gathered::default(),
                     asked: Vec::new(),
                 });
             }
@@ -202,6 +209,10 @@ async fn run(state: &mut StreamState, session: &Session, wire: &mut Wire) {
                     ending = true;
                 }
             }
+        }
+        if !state.calls.is_empty() {
+            let calls = std::mem::take(&mut state.calls);
+            Box::pin(hand_over(state, calls)).await;
         }
         let taken = state.answers.take(&mut out);
         if !out.is_empty() && !wire.write(&mut out).await {
@@ -241,6 +252,14 @@ async fn hear(state: &mut StreamState, session: &Session, frame: Incoming) -> bo
         } => {
             let (names, request) = publish::Request::records(correlation, records);
             publish::publish(state, Route::Names(&names), request).await;
+            false
+        }
+        Heard::Extension {
+            correlation,
+            request: ExtensionRequest::Call(call),
+        } => {
+            let caller = Caller::new(&state.answers, correlation);
+            state.calls.push(call, caller);
             false
         }
         Heard::Refused(refusal) => {
@@ -317,6 +336,14 @@ impl StreamState {
         StreamId::new(tenant, namespace, stream).map_err(|error| {
             Failure::new(Code::NotFound, error.to_string()).with_reason("bad_name")
         })
+    }
+
+    /// Keeps a poll that waits in mind, so that it ends with this stream.
+    pub(crate) fn asks(&mut self, asked: crate::groups::Asked) {
+        if self.asked.len() >= POLLS_KEPT_MAX {
+            self.asked.retain(|asked| !asked.is_answered());
+        }
+        self.asked.push(asked);
     }
 
     /// Remembers the width the client uses from here on.

@@ -382,15 +382,12 @@ fn find(
 fn records(log: &LogReader, from: Offset) -> Result<(Vec<Record>, Offset), ReadRefused> {
     let page = log.read(from, PAGE_BYTES, log.end())?;
     let mut records = Vec::new();
-    let mut end = Offset(from.0.saturating_add(1));
     for batch in &page.batches {
-        let Ok(read) = Records::new(batch) else {
-            continue;
-        };
-        end = end.max(read.header().next_offset());
-        records.extend(read.map_while(Result::ok));
+        if let Ok(read) = Records::new(batch) {
+            records.extend(read.map_while(Result::ok));
+        }
     }
-    Ok((records, end))
+    Ok((records, page.next.max(from.plus(1))))
 }
 
 /// What the journal reports of the lane, passed on while the cell is there.

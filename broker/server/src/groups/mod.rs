@@ -2,10 +2,12 @@
 //!
 //! [`call`] is the one way in, for JSON messages and for the frames of our own extension alike.
 
+mod calls;
 pub(crate) mod cell;
 mod open;
 mod refusal;
 pub(crate) mod timers;
+mod upkeep;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,17 +18,19 @@ use felix_model::{ShardIndex, StreamId};
 use felix_wire::error::{Code, Failure};
 use serde::Serialize;
 
+pub(crate) use self::calls::calls;
 pub(crate) use self::open::{close_groups, lane_beside};
 pub(crate) use self::refusal::{refused, unsettled};
 
 use self::cell::GroupCell;
 use crate::broker::Shared;
+use crate::conn::stream::StreamState;
 use crate::shards::{Kind, StreamHandle};
 
 /// What hears the answer. Called once, off every lock.
 pub(crate) type Reply = Box<dyn FnOnce(Answer) + Send>;
 
-/// A question that was asked. Dropped before it is answered, it takes a waiting poll back.
+/// A poll that waits. Dropped before it is answered, it is taken back.
 #[derive(Debug)]
 pub(crate) struct Asked {
     cell: Arc<GroupCell>,
@@ -53,21 +57,25 @@ impl Drop for Asked {
 /// perhaps before this returns; when this refuses, it is not even made.
 ///
 /// # Errors
-/// Nothing was asked: the permission is missing, the name is not known, the shard is not served, or the stream keeps
-/// nothing that a group could be durable beside.
+/// Nothing was asked: the permission is missing, the shard is not served, or the stream keeps nothing that a group
+/// could be durable beside.
 pub(crate) async fn call(
-    shared: &Arc<Shared>,
-    principal: &Principal,
-    id: &StreamId,
+    state: &mut StreamState,
+    handle: &Arc<StreamHandle>,
     shard: u32,
     ask: Ask,
     reply: impl FnOnce() -> Reply,
-) -> Result<Asked, Failure> {
-    permit(principal, id, &ask)?;
-    let handle = shared.stream(id, principal).await?;
-    let cell = open_cell(shared, &handle, shard).await?;
+) -> Result<(), Failure> {
+    permit(&state.principal, &handle.spec().id, &ask)?;
+    let cell = open_cell(&state.conn.shared, handle, shard).await?;
+    let waits = matches!(&ask, Ask::Poll(poll) if poll.wait_ms > 0);
+    let reply = reply();
+    if !waits {
+        cell.ask(ask, reply);
+        return Ok(());
+    }
     let answered = Arc::new(AtomicBool::new(false));
-    let (heard, reply) = (Arc::clone(&answered), reply());
+    let heard = Arc::clone(&answered);
     let ticket = cell.ask(
         ask,
         Box::new(move |answer| {
@@ -75,11 +83,12 @@ pub(crate) async fn call(
             reply(answer);
         }),
     );
-    Ok(Asked {
+    state.asks(Asked {
         cell,
         ticket,
         answered,
-    })
+    });
+    Ok(())
 }
 
 async fn open_cell(

@@ -50,8 +50,9 @@ impl Shards {
             if let Some(groups) = cell.groups() {
                 return Ok(groups);
             }
+            let of = Arc::clone(&handle);
             let opening = tokio::task::spawn_blocking(move || {
-                shards.open_lane(&handle, &handle.spec(), shard, &cell)
+                shards.open_lane(&of, &of.spec(), shard, &cell)
             });
             opening.await.map_err(|_| OpenFailed::Interrupted)?
         });
@@ -156,7 +157,12 @@ impl Shards {
     }
 
     /// A write or sync of a lane failed: its groups have refused everybody, and are opened anew from what is there.
-    fn lane_failed(self: &Arc<Self>, handle: &Arc<StreamHandle>, shard: ShardIndex, why: WriteFailure) {
+    fn lane_failed(
+        self: &Arc<Self>,
+        handle: &Arc<StreamHandle>,
+        shard: ShardIndex,
+        why: WriteFailure,
+    ) {
         match why {
             WriteFailure::Full => self.metrics.storage_full.increment(1),
             WriteFailure::Io | WriteFailure::Poisoned => self.metrics.write_failures.increment(1),
@@ -219,11 +225,7 @@ fn options_for(sync: SyncMode, generation: Generation) -> GroupOptions {
 }
 
 /// Which of the scheduled records that are in doubt the stream's log has.
-fn look_for(
-    log: &LogReader,
-    doubts: &[InDoubt],
-    end: Offset,
-) -> Result<Vec<ScheduleId>, String> {
+fn look_for(log: &LogReader, doubts: &[InDoubt], end: Offset) -> Result<Vec<ScheduleId>, String> {
     let mut found = Vec::new();
     let Some(from) = doubts.iter().map(|doubt| doubt.from).min() else {
         return Ok(found);
@@ -266,16 +268,13 @@ fn read_through(
             }
             Err(error) => return Err(error.to_string()),
         };
-        let before = from;
         for batch in &page.batches {
-            let header =
-                felix_model::BatchHeader::parse(batch).map_err(|error| error.to_string())?;
-            from = from.max(header.next_offset());
             each(batch)?;
         }
-        if from == before {
+        if page.next <= from {
             return Ok(());
         }
+        from = page.next;
     }
     Ok(())
 }

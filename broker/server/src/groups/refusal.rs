@@ -9,7 +9,6 @@ pub(crate) fn refused(why: GroupRefused) -> Failure {
     let invalid = |message| Failure::new(Code::InvalidRequest, message);
     match why {
         GroupRefused::OutOfRange { .. } => invalid(message).with_reason("out_of_range"),
-        GroupRefused::NoLetter { .. } => invalid(message).with_reason("no_dead_letter"),
         GroupRefused::TooFarAhead { .. } => invalid(message).with_reason("too_far_ahead"),
         GroupRefused::TooMany { .. } => invalid(message).with_reason("too_many"),
         GroupRefused::BeingAppended => invalid(message).with_reason("being_appended"),

@@ -175,6 +175,56 @@ pub(crate) struct Listed {
     detail: Option<String>,
 }
 
+impl Listed {
+    /// A log that is on disk and not open; named by object, incarnation and shard.
+    pub(crate) fn on_disk(
+        (stream, incarnation, shard): (String, u64, u32),
+        directory: PathBuf,
+        is_served: bool,
+        corrupt: Option<String>,
+    ) -> Self {
+        let state = match (&corrupt, is_served) {
+            (Some(_), _) => "corrupt",
+            (None, true) => "idle",
+            (None, false) => "orphan",
+        };
+        Self {
+            stream,
+            incarnation,
+            shard,
+            state,
+            directory: Some(directory),
+            start: None,
+            committed: None,
+            end: None,
+            detail: corrupt,
+        }
+    }
+
+    /// A shard that is open.
+    pub(crate) fn open(
+        (stream, incarnation, shard): (String, u64, u32),
+        directory: Option<PathBuf>,
+        marks: cell::Marks,
+    ) -> Self {
+        Self {
+            stream,
+            incarnation,
+            shard,
+            state: "open",
+            directory,
+            start: Some(marks.start.0),
+            committed: Some(marks.committed.0),
+            end: Some(marks.end.0),
+            detail: None,
+        }
+    }
+
+    pub(crate) fn into_directory(self) -> Option<PathBuf> {
+        self.directory
+    }
+}
+
 impl Shards {
     pub(crate) fn new(
         store: Option<Store>,
@@ -423,7 +473,7 @@ impl Shards {
 
     /// Everything on disk and everything open, by name.
     pub(crate) fn listing(&self) -> Vec<Listed> {
-        let mut listed = BTreeMap::new();
+        let mut listed: BTreeMap<(String, u64, u32), Listed> = BTreeMap::new();
         if let Some(store) = &self.store {
             let corrupt = lock(&self.corrupt).clone();
             let served: HashMap<(StreamId, u64), ()> = self
@@ -434,47 +484,18 @@ impl Shards {
             let places = felix_journal::data_dir::logs(store.disk.as_ref(), &store.root);
             for found in places.unwrap_or_default() {
                 let detail = corrupt.get(&found.dir).cloned();
-                let state = if detail.is_some() {
-                    "corrupt"
-                } else if served.contains_key(&(found.stream.clone(), found.incarnation.0)) {
-                    "idle"
-                } else {
-                    "orphan"
-                };
+                let is_served = served.contains_key(&(found.stream.clone(), found.incarnation.0));
+                let key = (found.stream.to_string(), found.incarnation.0, found.shard.0);
                 listed.insert(
-                    (found.stream.to_string(), found.incarnation.0, found.shard.0),
-                    Listed {
-                        stream: found.stream.to_string(),
-                        incarnation: found.incarnation.0,
-                        shard: found.shard.0,
-                        state,
-                        directory: Some(found.dir),
-                        start: None,
-                        committed: None,
-                        end: None,
-                        detail,
-                    },
+                    key.clone(),
+                    Listed::on_disk(key, found.dir, is_served, detail),
                 );
             }
         }
         for (spec, shard, cell) in self.open_shards() {
-            let marks = cell.marks();
             let key = (spec.id.to_string(), spec.incarnation.0, shard);
-            let directory = listed.remove(&key).and_then(|line| line.directory);
-            listed.insert(
-                key,
-                Listed {
-                    stream: spec.id.to_string(),
-                    incarnation: spec.incarnation.0,
-                    shard,
-                    state: "open",
-                    directory,
-                    start: Some(marks.start.0),
-                    committed: Some(marks.committed.0),
-                    end: Some(marks.end.0),
-                    detail: None,
-                },
-            );
+            let directory = listed.remove(&key).and_then(Listed::into_directory);
+            listed.insert(key.clone(), Listed::open(key, directory, cell.marks()));
         }
         listed.into_values().collect()
     }
