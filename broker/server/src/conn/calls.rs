@@ -158,7 +158,12 @@ impl Gathered {
 /// Hands over what was gathered. Returns when it is on its way, not when it is answered.
 pub(crate) async fn hand_over(state: &mut StreamState, gathered: Gathered) {
     for (family, turn) in gathered.0 {
-        refuse(family, turn, &state.conn.shared.config.node_id);
+        match family {
+            Family::Groups => crate::groups::calls(state, turn).await,
+            Family::Caches | Family::Commits | Family::Members => {
+                refuse(family, turn, &state.conn.shared.config.node_id);
+            }
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod auth;
 mod caches;
 pub(crate) mod calls;
 mod frames;
+pub(crate) mod groups;
 mod inspect;
 pub(crate) mod publish;
 mod reads;
