@@ -166,6 +166,8 @@ pub enum CacheAnswer {
     Sum {
         /// `None`: never added to.
         sum: Option<i64>,
+        /// It had been added before under the same idempotency key, and the sum is the one of then.
+        repeated: bool,
     },
 }
 

@@ -283,7 +283,7 @@ fn served() -> Served {
             | Features::EXPLICIT_SHARD,
         publish_window: PUBLISH_WINDOW,
         listener_ports: Vec::new(),
-        extensions: Extensions::from_iter([Extension::Records]),
+        extensions: Extensions::from_iter([Extension::Records, Extension::Requests]),
     }
 }
 

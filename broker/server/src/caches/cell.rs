@@ -7,7 +7,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use bytes::Bytes;
-use felix_engine::cache::{CacheEffect, CacheInput, CacheOp, CacheShard, CacheStats, CacheTicket};
+use felix_engine::cache::{
+    CacheAnswer, CacheEffect, CacheInput, CacheOp, CacheRefused, CacheShard, CacheStats,
+    CacheTicket,
+};
 use felix_engine::keyed::{Entry, Key, Remembered, Sum};
 use felix_engine::{CloseReason, Effect, Input, Page, ReaderId, Start};
 use felix_journal::{Completions, LogHandle, LogReader, ReadRefused, WriteFailure};
@@ -17,7 +20,7 @@ use slab::Slab;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::call::{Answered, Place, finish};
+use super::call::{Place, finish};
 use crate::shards::cell::{Marks, batches, now};
 use crate::shards::mailbox::{Delivery, Mailbox, Said};
 
@@ -40,6 +43,15 @@ impl std::fmt::Debug for Cell {
 pub(crate) struct Asked {
     pub(crate) op: CacheOp,
     pub(crate) place: Place,
+}
+
+/// An op that the core answered.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) place: Place,
+    /// Of a get.
+    pub(crate) key: Option<Bytes>,
+    pub(crate) outcome: Result<CacheAnswer, CacheRefused>,
 }
 
 struct Inner {
