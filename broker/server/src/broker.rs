@@ -37,7 +37,7 @@ const RETENTION_INTERVAL: Duration = Duration::from_secs(10);
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often caches are looked at for the slower chores.
-const CACHES_INTERVAL: Duration = Duration::from_secs(10);
+const CACHES_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How often a certificate on disk is looked at.
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(30);

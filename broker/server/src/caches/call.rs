@@ -9,7 +9,7 @@ use bytes::Bytes;
 use felix_engine::cache::{CacheAnswer, CacheOp, Found, LIST_MAX};
 use felix_engine::keyed::Key;
 use felix_journal::{LogReader, ReadRefused};
-use felix_model::{Offset, Records, Routing, ShardIndex};
+use felix_model::{Offset, Routing, ShardIndex};
 use felix_wire::error::{Code, Failure, Retry};
 use tokio::sync::oneshot;
 
@@ -326,21 +326,11 @@ pub(super) fn read_value(
     offset: Offset,
 ) -> Result<Option<Bytes>, Failure> {
     let Some(log) = log else { return Ok(None) };
-    let page = match log.read(offset, 1, log.end()) {
-        Ok(page) => page,
-        Err(ReadRefused::BelowStart { .. }) => return Ok(None),
-        Err(error) => return Err(unreadable(offset, &error)),
-    };
-    let Some(batch) = page.batches.first() else {
-        return Ok(None);
-    };
-    for record in Records::new(batch).map_err(|error| unreadable(offset, &error))? {
-        let record = record.map_err(|error| unreadable(offset, &error))?;
-        if record.offset >= offset {
-            return Ok(record.value.filter(|_| record.offset == offset));
-        }
+    match log.record(offset) {
+        Ok(record) => Ok(record.and_then(|record| record.value)),
+        Err(ReadRefused::BelowStart { .. }) => Ok(None),
+        Err(error) => Err(unreadable(offset, &error)),
     }
-    Ok(None)
 }
 
 /// The log of a cache cannot be read.

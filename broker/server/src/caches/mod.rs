@@ -4,6 +4,7 @@
 
 pub(crate) mod call;
 pub(crate) mod cell;
+mod compact;
 mod events;
 mod open;
 pub(crate) mod requests;
