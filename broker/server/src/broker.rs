@@ -39,7 +39,7 @@ const COMPACTION_INTERVAL: Duration = Duration::from_secs(2);
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often caches are looked at for the slower chores.
-const CACHES_INTERVAL: Duration = Duration::from_secs(10);
+const CACHES_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How often a certificate on disk is looked at.
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(30);
@@ -291,7 +291,7 @@ fn served() -> Served {
             | Features::GROUP_CLAIM_CONTROL,
         publish_window: PUBLISH_WINDOW,
         listener_ports: Vec::new(),
-        extensions: Extensions::from_iter([Extension::Records]),
+        extensions: Extensions::from_iter([Extension::Records, Extension::Requests]),
     }
 }
 

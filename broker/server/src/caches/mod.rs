@@ -1,11 +1,13 @@
 //! The caches this broker serves: their shards are opened when first needed, and closed when their cache goes away.
 //!
-//! [`call::call`] is the one way in for requests, whichever protocol they came by. [`watch`] follows changes.
+//! [`call::ask`] is the one way in for requests, whichever protocol they came by. [`watch`] follows changes.
 
 pub(crate) mod call;
 pub(crate) mod cell;
+mod compact;
 mod events;
 mod open;
+pub(crate) mod requests;
 mod snapshot;
 mod upkeep;
 pub(crate) mod watch;
@@ -358,11 +360,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The shard of a key.
-pub(crate) fn shard_of_key(key: &[u8], shards: u32) -> ShardIndex {
-    call::route(key, shards)
-}
-
 /// Whether a principal may carry out an op.
 ///
 /// # Errors
@@ -451,7 +448,7 @@ pub(crate) fn refused(why: &CacheRefused) -> Failure {
         CacheRefused::TooLarge { .. } => {
             Failure::new(Code::LimitExceeded, message).with_reason("record_bytes")
         }
-        CacheRefused::Overflow { .. } => invalid("counter_overflow"),
+        CacheRefused::Overflow { .. } => invalid("overflow"),
         CacheRefused::IdLength { .. } => invalid("idempotency_key_bytes"),
         CacheRefused::IdReused { .. } => invalid("idempotency_key_reused"),
         CacheRefused::IdsFull { .. } => Failure::new(Code::Overloaded, message)

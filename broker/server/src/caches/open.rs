@@ -9,7 +9,7 @@ use felix_engine::{CommitWhen, Input, Overflow, ProducerTable, Shard, ShardOptio
 use felix_journal::{
     Completions, LogOptions, LogReader, OpenRefused, Recovered, SyncMode, WriteFailure, data_dir,
 };
-use felix_model::{CacheId, Generation, Offset, Records, ShardIndex};
+use felix_model::{CacheId, Generation, Records, ShardIndex};
 use felix_wire::error::{Code, Failure, Retry};
 
 use super::cell::{Cell, Reports};
@@ -292,27 +292,27 @@ fn read_on(log: &LogReader, recovered: &Recovered, mut fold: Fold) -> Result<Fol
         let page = log
             .read(from, REBUILD_PAGE_BYTES, end)
             .map_err(|error| error.to_string())?;
-        if page.batches.is_empty() {
-            break;
-        }
         for batch in &page.batches {
-            from = observe(batch, &mut fold).map_err(|error| {
-                format!("the batch at offset {from} is none of a cache: {error}")
+            observe(batch, &mut fold).map_err(|error| {
+                format!("what follows offset {from} is none of a cache: {error}")
             })?;
         }
+        if page.next <= from {
+            return Err(format!("reading does not go on at offset {from}"));
+        }
+        from = page.next;
     }
     Ok(fold)
 }
 
-/// Takes the records of a batch and says where it ends.
-fn observe(batch: &bytes::Bytes, fold: &mut Fold) -> Result<Offset, felix_model::BatchRefused> {
+/// Takes the records of a batch.
+fn observe(batch: &bytes::Bytes, fold: &mut Fold) -> Result<(), felix_model::BatchRefused> {
     let records = Records::new(batch)?;
-    let end = records.header().next_offset();
     if records.header().is_control() {
-        return Ok(end);
+        return Ok(());
     }
     for record in records {
         fold.observe(&record?)?;
     }
-    Ok(end)
+    Ok(())
 }

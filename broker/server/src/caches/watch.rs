@@ -23,10 +23,10 @@ use felix_wire::message::{
 use felix_wire::negotiate::{Ending, Peer};
 use quinn::SendStream;
 
-use super::call::{read_current, unreadable};
+use super::call::{read_current, shard_of_key, unreadable};
 use super::cell::Cell;
 use super::events::{Filter, event, events};
-use super::{CacheHandle, CacheSpec, Kind, closed, forbidden, may_key, may_prefix, shard_of_key};
+use super::{CacheHandle, CacheSpec, Kind, closed, forbidden, may_key, may_prefix};
 use crate::conn::stream::{StreamState, gather_small};
 use crate::conn::{Conn, OpenSubscription};
 use crate::limits::PULL_BYTES;

@@ -3,13 +3,12 @@
 use bytes::Bytes;
 use felix_engine::cache::{CacheAnswer, CacheOp, Condition, Found, Tell};
 use felix_model::Offset;
-use felix_wire::error::{Code, Failure, Retry};
+use felix_wire::error::{Code, Failure};
 use felix_wire::message::{
     CacheCondition, CacheConditionResult, CacheDelete, CacheDeleteIf, CacheGet, CacheOk, CachePut,
     CachePutIf, CacheValue, CounterAdd, CounterGet, CounterValue, Message,
 };
 use felix_wire::negotiate::Features;
-use tokio::sync::oneshot;
 
 use super::stream::StreamState;
 use crate::caches::{call, check};
@@ -28,16 +27,7 @@ async fn one(
     let id = state.cache_id(tenant, namespace, cache)?;
     check(&state.principal, &id, &op)?;
     let handle = state.cache(&id).await?;
-    let (sender, receiver) = oneshot::channel();
-    let done = Box::new(move |outcomes| {
-        // A stream that is gone needs no answer.
-        let _ = sender.send(outcomes);
-    });
-    call::call(&state.conn.shared.caches, &handle, vec![op], done).await;
-    let outcomes: Vec<call::Outcome> = receiver.await.unwrap_or_default();
-    outcomes.into_iter().next().unwrap_or_else(|| {
-        Err(Failure::new(Code::Internal, "the outcome was lost").with_retry(Retry::OutcomeUnknown))
-    })
+    call::one(&state.conn.shared.caches, &handle, op).await
 }
 
 /// An answer that belongs to another op.
@@ -170,7 +160,7 @@ pub(super) async fn counter_get(state: &mut StreamState, ask: CounterGet) -> Ans
 }
 
 fn sum(answer: CacheAnswer, request_id: u64) -> Answered {
-    let CacheAnswer::Sum { sum } = answer else {
+    let CacheAnswer::Sum { sum, .. } = answer else {
         return Err(out_of_turn());
     };
     Ok(CounterValue {
