@@ -164,6 +164,7 @@ pub(crate) fn spec(record: &StreamRecord) -> StreamSpec {
                     .max_age_seconds
                     .map(|age| age.saturating_mul(1000)),
             },
+            cleanup: record.cleanup,
         }
     } else {
         Kind::Memory {

@@ -2,13 +2,15 @@
 
 pub(crate) mod answers;
 mod auth;
+mod caches;
 pub(crate) mod calls;
 mod frames;
+pub(crate) mod groups;
 mod inspect;
 pub(crate) mod publish;
 mod reads;
 mod request;
-mod stream;
+pub(crate) mod stream;
 mod subscribe;
 
 use std::collections::HashMap;
