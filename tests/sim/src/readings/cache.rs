@@ -445,7 +445,7 @@ impl Cache {
             ) => *answer = Written::Unmet(current.map(|version| version.0)),
             (
                 Call::Counter(counter::Call::Add { answer, .. } | counter::Call::Sum { answer }),
-                Ok(CacheAnswer::Sum { sum }),
+                Ok(CacheAnswer::Sum { sum, .. }),
             ) => *answer = sum,
             (_, other) => {
                 let what =

@@ -15,7 +15,7 @@ use super::Twin;
 use super::life::Reading;
 use super::machine::{Machine, Opened};
 use crate::check::Check;
-use crate::history::group::{Checker, Delivered, Settled};
+use crate::history::group::{Aside, Checker, Delivered, Settled};
 use crate::pool::{Pool, Report};
 use crate::world::batches;
 
@@ -210,7 +210,7 @@ impl Reading for Workers {
         for asked in std::mem::take(&mut self.asked).into_values() {
             if let Asked::Ack(offsets) = asked {
                 for offset in offsets {
-                    self.checker.acked(offset, Settled::Unknown);
+                    self.checker.acked(offset, Settled::Unknown, machine.now.0);
                 }
             }
         }
@@ -265,7 +265,11 @@ impl Reading for Workers {
                 ..
             } = effect
             {
-                aside.extend(letters.iter().map(|one| (one.offset.0, one.attempts)));
+                aside.extend(letters.iter().map(|one| Aside {
+                    offset: one.offset.0,
+                    attempts: one.attempts,
+                    at_ms: one.at.0,
+                }));
             }
         }
         machine.tally.refused += aside.len() as u64;
@@ -471,6 +475,7 @@ impl Workers {
             visibility_ms,
             reclaim: machine.random.percent(10),
             record_bytes_max: 1 << 20,
+            bytes_max: 1 << 20,
         };
         let asked = Asked::Poll {
             worker: index,
@@ -489,7 +494,7 @@ impl Workers {
         let taken: Vec<(u64, u32)> = worker.holds.drain(..count).collect();
         if machine.strikes(Twin::DropAck, 20) {
             for (offset, _) in taken {
-                self.checker.acked(offset, Settled::Done);
+                self.checker.acked(offset, Settled::Done, machine.now.0);
             }
             return;
         }
@@ -562,17 +567,19 @@ impl Workers {
                     } else {
                         Settled::Refused
                     };
-                    self.checker.acked(offset, outcome);
+                    self.checker.acked(offset, outcome, machine.now.0);
                 }
             }
             (Asked::Ack(offsets), Answer::Refused(refused)) => {
-                let outcome = if refused == GroupRefused::OutcomeUnknown {
-                    Settled::Unknown
-                } else {
-                    Settled::Refused
-                };
+                // A close does not wait for what is on its way to the lane.
+                let outcome =
+                    if matches!(refused, GroupRefused::OutcomeUnknown | GroupRefused::Closed) {
+                        Settled::Unknown
+                    } else {
+                        Settled::Refused
+                    };
                 for offset in offsets {
-                    self.checker.acked(offset, outcome);
+                    self.checker.acked(offset, outcome, machine.now.0);
                 }
             }
             (Asked::Other, _) => {}
