@@ -217,6 +217,13 @@ impl Checker {
         self.known.entry(offset).or_default().holder = None;
     }
 
+    /// A consumer asks for what it had on an earlier connection: that is not its own any more, whoever gets it.
+    pub fn reclaims(&mut self, consumer: u64) {
+        for known in self.known.values_mut() {
+            known.holder = known.holder.filter(|(has, _)| *has != consumer);
+        }
+    }
+
     /// The broker started again: nobody has anything.
     pub fn restarted(&mut self) {
         self.known
