@@ -100,10 +100,10 @@ fn with_headers(count: usize) -> Vec<Draft> {
 }
 
 /// Every other record has a key of its own, so that compaction leaves some of each batch.
-fn mixed(round: u32) -> Vec<Draft> {
+fn mixed(round: u32, codec: Compression) -> Vec<Draft> {
     let draft = |at: u32| Draft {
         key: Some(if at.is_multiple_of(2) {
-            format!("own-{round}-{at}")
+            format!("own-{round}-{at}-{}", codec.as_str())
         } else {
             format!("shared-{at}")
         }),
@@ -170,7 +170,7 @@ fn main() {
                 },
                 generation,
                 &if compacted {
-                    mixed(round)
+                    mixed(round, compression)
                 } else {
                     plain(4, 200)
                 },
