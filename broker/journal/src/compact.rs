@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use felix_model::{BatchHeader, BatchRefused, Offset, Record, Records, TimeMs};
 
 use crate::limits;
-use crate::log::{Damage, DamageKind, Keep};
+use crate::log::{CompactOptions, Damage, DamageKind, Keep, Pace};
 use crate::reader::{LogReader, ReadRefused};
 
 /// Whether the dirty part of a log is more than half of it, and enough to be worth a pass: over time each byte is then
@@ -29,10 +29,21 @@ pub struct NewestByKey {
     hashers: [RandomState; 2],
     newest: HashMap<[u64; 2], u64, BuildHasherDefault<Folded>>,
     covered: Offset,
-    /// Batches that stay whole, by their first offset.
-    whole: BTreeSet<Offset>,
+    remembered: Remembered,
+    recent_since: i64,
     deletions_until: Option<u64>,
     deletions_below: Offset,
+}
+
+/// Batches of idempotent producers, by their first offsets. They stay whole, for what is left of one tells nothing of what
+/// was in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remembered {
+    /// The last committed one of each producer: it tells which comes next.
+    pub last: BTreeSet<Offset>,
+    /// Those before: they tell whether one is sent again, which nobody does later than
+    /// [`limits::PRODUCER_GRACE_MS`].
+    pub earlier: BTreeSet<Offset>,
 }
 
 /// Keys are hashes already.
@@ -58,18 +69,17 @@ impl Hasher for Folded {
 }
 
 impl NewestByKey {
-    /// Gathers the keys of a log from where it was compacted last up to `below` (exclusive). It ends earlier when there
-    /// are more than [`limits::COMPACT_KEYS_MAX`]; see [`NewestByKey::covered`]. `pause` is called with the bytes of each
-    /// page; its break ends it there as well.
+    /// Gathers the keys of a log from where it was compacted last up to `options.below`. It ends earlier when there are
+    /// more than [`limits::COMPACT_KEYS_MAX`]; see [`NewestByKey::covered`]. `pause` is as in [`crate::CompactJob::run`].
     ///
     /// # Errors
     /// The log's. What retention removes meanwhile is passed over.
     pub fn gather(
         log: &LogReader,
-        below: Offset,
+        options: CompactOptions,
         pause: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Self, ReadRefused> {
-        Self::gather_at_most(limits::COMPACT_KEYS_MAX, log, below, pause)
+        Self::gather_at_most(limits::COMPACT_KEYS_MAX, log, options, pause)
     }
 
     /// The same with another bound on keys.
@@ -79,14 +89,17 @@ impl NewestByKey {
     pub fn gather_at_most(
         keys_max: usize,
         log: &LogReader,
-        below: Offset,
+        options: CompactOptions,
         pause: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Self, ReadRefused> {
+        let below = options.below;
+        let mut pace = Pace::new(options.bytes_per_second, pause);
         let mut keys = Self {
             hashers: [RandomState::new(), RandomState::new()],
             newest: HashMap::default(),
             covered: log.cleaned_to().max(log.start()),
-            whole: BTreeSet::new(),
+            remembered: Remembered::default(),
+            recent_since: 0,
             deletions_until: None,
             deletions_below: Offset::ZERO,
         };
@@ -113,7 +126,7 @@ impl NewestByKey {
                 break;
             }
             keys.covered = keys.covered.max(page.next);
-            if pause(bytes).is_break() {
+            if pace.spend(bytes).is_break() {
                 break;
             }
         }
@@ -142,11 +155,12 @@ impl NewestByKey {
         Ok(ControlFlow::Continue(header.next_offset()))
     }
 
-    /// Batches that stay whole whatever is in them, by their first offsets: those by which idempotent producers are
-    /// recognised.
+    /// Keeps batches by which idempotent producers are recognised after a restart.
     #[must_use]
-    pub fn with_whole(mut self, batches: BTreeSet<Offset>) -> Self {
-        self.whole = batches;
+    pub fn with_remembered(mut self, remembered: Remembered, now: TimeMs) -> Self {
+        let since = now.0.saturating_sub(limits::PRODUCER_GRACE_MS);
+        self.recent_since = i64::try_from(since).unwrap_or(i64::MAX);
+        self.remembered = remembered;
         self
     }
 
@@ -202,7 +216,11 @@ fn has_operations(record: &Record) -> bool {
 
 impl Keep for NewestByKey {
     fn keep(&mut self, batch: &BatchHeader, records: &[Record], stay: &mut Vec<bool>) {
-        if self.whole.contains(&batch.base()) {
+        let base = batch.base();
+        let is_recent = batch.max_timestamp >= self.recent_since;
+        if self.remembered.last.contains(&base)
+            || (is_recent && self.remembered.earlier.contains(&base))
+        {
             return;
         }
         stay.extend(records.iter().map(|record| self.stays(record)));

@@ -243,6 +243,7 @@ impl LogHandle {
 
     /// Replaces closed segments by ones without what `keep` lets go; blocking, while writes and reads go on. `pause` is
     /// called about every 256 KiB with the bytes read since; its break ends the compaction, and so does closing the log.
+    /// One log of a journal is compacted at a time; the others wait.
     /// What was committed until then stays done. A log that is closed is left alone.
     ///
     /// # Errors
@@ -253,6 +254,8 @@ impl LogHandle {
         keep: &mut dyn Keep,
         pause: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Compacted, CompactFailed> {
+        // Taken before the log is kept open: one that is to be closed does not wait for others.
+        let _turn = self.owner.pool.compaction_turn();
         self.owner.cell.compact(options, keep, pause)
     }
 

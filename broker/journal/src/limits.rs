@@ -57,6 +57,10 @@ pub const COMPACT_KEYS_MAX: usize = 1_800_000;
 /// How long a deletion stays before compaction lets it go: whoever reads a log from the start within a day hears of it.
 pub const DELETION_GRACE_MS: u64 = 24 * 60 * 60 * 1000;
 
+/// How long the batches of an idempotent producer but his last stay whole through compaction, so that one that is sent
+/// again after a restart is recognised.
+pub const PRODUCER_GRACE_MS: u64 = 10 * 60 * 1000;
+
 /// A shard refuses writes while less than this share of the disk is available …
 pub const LOW_DISK_REFUSE_PERCENT: u64 = 2;
 

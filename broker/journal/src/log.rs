@@ -39,6 +39,7 @@ pub use outcome::{
 pub use retain::{RetainJob, RetentionPolicy, TruncateRefused};
 pub use sync::SyncJob;
 
+pub(crate) use compact::Pace;
 pub(crate) use end::End;
 pub(crate) use index::Index;
 pub(crate) use listing::{Held, Listing};

@@ -9,12 +9,13 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::keyed::{Written, compact, read};
+use common::keyed::{Written, compact, read, upto};
+
 use common::{Dice, dir, open, segments, small};
-use felix_journal::compact::NewestByKey;
+use felix_journal::compact::{NewestByKey, Remembered};
 use felix_journal::{
-    CompactOptions, Disk, Keep, Log, ReadRefused, RetentionPolicy, SimDisk, TruncateRefused,
-    Verdict, backup, inspect, repair,
+    Disk, Keep, Log, ReadRefused, RetentionPolicy, SimDisk, TruncateRefused, Verdict, backup,
+    inspect, repair,
 };
 use felix_model::{BatchHeader, Offset, Record, TimeMs, verify};
 
@@ -134,13 +135,8 @@ fn readers_in_the_middle_of_a_page_are_not_disturbed_by_compaction() {
     let disk = SimDisk::new(1);
     let (mut log, written) = filled(&disk, 9);
     let reader = log.reader();
-    let job = log
-        .begin_compact(CompactOptions {
-            below: log.durable_end(),
-            bytes_per_second: None,
-        })
-        .unwrap();
-    let mut keep = NewestByKey::gather(&reader, log.durable_end(), &mut |_| {
+    let job = log.begin_compact(upto(log.durable_end())).unwrap();
+    let mut keep = NewestByKey::gather(&reader, upto(reader.closed_end()), &mut |_| {
         ControlFlow::Continue(())
     })
     .unwrap();
@@ -194,10 +190,7 @@ impl Keep for Nothing {
 }
 
 fn compact_all(log: &mut Log) {
-    let options = CompactOptions {
-        below: log.durable_end(),
-        bytes_per_second: None,
-    };
+    let options = upto(log.durable_end());
     log.compact(options, &mut Nothing).unwrap();
 }
 
@@ -251,14 +244,10 @@ fn deletions_stay_for_their_grace_and_the_floor_tells_when_they_are_gone() {
     assert_eq!(log.reader().tombstone_floor(), Offset(0));
     let left = written.left(below.0);
     let reader = log.reader();
-    let mut keep = NewestByKey::gather(&reader, below, &mut |_| ControlFlow::Continue(()))
+    let mut keep = NewestByKey::gather(&reader, upto(below), &mut |_| ControlFlow::Continue(()))
         .unwrap()
         .with_deletions_until(TimeMs(2_285), 1_000);
-    let options = CompactOptions {
-        below: keep.covered(),
-        bytes_per_second: None,
-    };
-    log.compact(options, &mut keep).unwrap();
+    log.compact(upto(keep.covered()), &mut keep).unwrap();
     let goes = |offset: &u64| {
         let (key, value) = &written.0[offset];
         key.is_some() && value.is_none() && *offset <= 285
@@ -284,14 +273,12 @@ fn more_keys_than_there_is_room_for_are_compacted_in_several_passes() {
     let reader = log.reader();
     let mut passes = 0;
     while reader.cleaned_to() < log.end() {
-        let mut keep =
-            NewestByKey::gather_at_most(25, &reader, log.end(), &mut |_| ControlFlow::Continue(()))
-                .unwrap();
+        let mut keep = NewestByKey::gather_at_most(25, &reader, upto(log.end()), &mut |_| {
+            ControlFlow::Continue(())
+        })
+        .unwrap();
         assert!(keep.keys() <= 25);
-        let options = CompactOptions {
-            below: keep.covered(),
-            bytes_per_second: None,
-        };
+        let options = upto(keep.covered());
         log.compact(options, &mut keep).unwrap();
         assert_eq!(reader.cleaned_to(), keep.covered());
         passes += 1;
@@ -302,23 +289,38 @@ fn more_keys_than_there_is_room_for_are_compacted_in_several_passes() {
 }
 
 #[test]
-fn a_batch_that_is_to_stay_whole_stays_whole() {
-    let disk = SimDisk::new(1);
-    let (mut log, written) = filled(&disk, 3);
-    let reader = log.reader();
-    let page = reader.read(Offset(0), 1, log.end()).unwrap();
-    let kept = BatchHeader::parse(&page.batches[0]).unwrap();
-    let mut keep = NewestByKey::gather(&reader, log.end(), &mut |_| ControlFlow::Continue(()))
-        .unwrap()
-        .with_whole(BTreeSet::from([kept.base()]));
-    let options = CompactOptions {
-        below: keep.covered(),
-        bytes_per_second: None,
+fn the_last_batch_of_a_producer_stays_whole_and_those_before_for_a_while() {
+    let first_two = |reader: &felix_journal::LogReader| {
+        let page = reader.read(Offset(0), 4_000, reader.end()).unwrap();
+        let headers = page
+            .batches
+            .iter()
+            .map(|batch| BatchHeader::parse(batch).unwrap());
+        let headers: Vec<_> = headers.take(2).collect();
+        (headers[0], headers[1])
     };
-    log.compact(options, &mut keep).unwrap();
-    let found = written.check(&reader, "whole");
-    assert!((0..kept.next_offset().0).all(|offset| found.contains(&offset)));
-    assert!(!found.contains(&kept.next_offset().0));
+    for is_late in [false, true] {
+        let disk = SimDisk::new(1);
+        let (mut log, written) = filled(&disk, 3);
+        let reader = log.reader();
+        let (earlier, last) = first_two(&reader);
+        let remembered = Remembered {
+            last: BTreeSet::from([last.base()]),
+            earlier: BTreeSet::from([earlier.base()]),
+        };
+        let now = if is_late { 1_000 + 601_000 } else { 1_500 };
+        let mut keep =
+            NewestByKey::gather(&reader, upto(log.end()), &mut |_| ControlFlow::Continue(()))
+                .unwrap()
+                .with_remembered(remembered, TimeMs(now));
+        log.compact(upto(keep.covered()), &mut keep).unwrap();
+        let found = written.check(&reader, "whole");
+        let whole = |header: BatchHeader| {
+            (header.base().0..header.next_offset().0).all(|offset| found.contains(&offset))
+        };
+        assert_eq!((whole(earlier), whole(last)), (!is_late, true));
+        assert!(!found.contains(&last.next_offset().0));
+    }
 }
 
 #[test]
@@ -326,10 +328,7 @@ fn compaction_never_passes_the_offset_it_was_given() {
     for below in [0, 1, 40, 133] {
         let disk = SimDisk::new(1);
         let (mut log, written) = filled(&disk, 3);
-        let options = CompactOptions {
-            below: Offset(below),
-            bytes_per_second: None,
-        };
+        let options = upto(Offset(below));
         let done = log.compact(options, &mut Nothing).unwrap();
         assert_eq!(done.cleaned_to, Offset(below));
         let found = written.check(&log.reader(), "below");
@@ -342,12 +341,7 @@ fn compaction_never_passes_the_offset_it_was_given() {
 fn a_compaction_that_is_stopped_leaves_what_it_committed_and_nothing_else() {
     let disk = SimDisk::new(1);
     let (mut log, written) = filled(&disk, 9);
-    let job = log
-        .begin_compact(CompactOptions {
-            below: log.durable_end(),
-            bytes_per_second: None,
-        })
-        .unwrap();
+    let job = log.begin_compact(upto(log.durable_end())).unwrap();
     // Too little is read for a look around; a rate makes none either, so the keep is what ends it.
     let done = job
         .run(&mut Nothing, &mut |_| ControlFlow::Break(()))

@@ -106,9 +106,7 @@ fn check(disk: &SimDisk, told: &Told, at_least: u64, context: &str) {
         "{context}: {:?} is lost",
         least.difference(&found)
     );
-    for name in leftovers(disk) {
-        panic!("{context}: {name} is left over");
-    }
+    assert_eq!(leftovers(disk), [""; 0], "{context}");
     log.close_segment().unwrap();
     compact(&mut log);
     let all = from_start(written.left(end));

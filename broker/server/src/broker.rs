@@ -33,6 +33,8 @@ use crate::{admin, listen};
 /// How often retention is applied.
 const RETENTION_INTERVAL: Duration = Duration::from_secs(10);
 
+/// How often the streams that are compacted are looked at.
+const COMPACTION_INTERVAL: Duration = Duration::from_secs(2);
 /// How often expired entries of caches are deleted.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -280,7 +282,13 @@ fn served() -> Served {
             | Features::INSPECT
             | Features::STREAM_DELETED
             | Features::PUBLISH_WIDTH
-            | Features::EXPLICIT_SHARD,
+            | Features::EXPLICIT_SHARD
+            | Features::CONSUMER_GROUP
+            | Features::GROUP_DEAD_LETTERS
+            | Features::GROUP_CONSUMER
+            | Features::GROUP_SKIPPED
+            | Features::GROUP_ADMIN
+            | Features::GROUP_CLAIM_CONTROL,
         publish_window: PUBLISH_WINDOW,
         listener_ports: Vec::new(),
         extensions: Extensions::from_iter([Extension::Records, Extension::Requests]),
@@ -523,8 +531,17 @@ impl Running {
             shared.metrics.upkeep();
         });
         self.every(RETENTION_INTERVAL, |shared| shared.shards.retain());
+        self.every(COMPACTION_INTERVAL, |shared| shared.shards.compact());
         self.every(EXPIRY_INTERVAL, |shared| shared.caches.expire());
         self.every(CACHES_INTERVAL, |shared| shared.caches.tend());
+        self.every(RETENTION_INTERVAL, |shared| shared.shards.compact_lanes());
+        let (timers, stop) = (Arc::clone(&self.shared.shards.timers), self.stop.clone());
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = timers.run() => {}
+            }
+        });
         let (shared, stop) = (Arc::clone(&self.shared), self.stop.clone());
         self.tasks.spawn(async move {
             tokio::select! {

@@ -19,6 +19,7 @@ mod config;
 mod conn;
 mod events;
 mod fair;
+mod groups;
 mod limits;
 mod listen;
 mod listing;

@@ -28,7 +28,7 @@ mod place;
 mod sift;
 
 use output::Output;
-use pace::Pace;
+pub(crate) use pace::Pace;
 use sift::{Sifted, Sifter};
 
 /// Says what stays of a log that is compacted. Called batch by batch in order of offsets, off the runtime; it may lock

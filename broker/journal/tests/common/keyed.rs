@@ -100,10 +100,15 @@ pub fn compact(log: &mut Log) -> Compacted {
 pub fn try_compact(log: &mut Log) -> Option<Compacted> {
     let reader = log.reader();
     let below = reader.closed_end().min(log.durable_end());
-    let mut keep = NewestByKey::gather(&reader, below, &mut |_| ControlFlow::Continue(())).ok()?;
-    let options = CompactOptions {
-        below: keep.covered(),
+    let mut keep =
+        NewestByKey::gather(&reader, upto(below), &mut |_| ControlFlow::Continue(())).ok()?;
+    log.compact(upto(keep.covered()), &mut keep).ok()
+}
+
+/// As fast as it goes.
+pub fn upto(below: Offset) -> CompactOptions {
+    CompactOptions {
+        below,
         bytes_per_second: None,
-    };
-    log.compact(options, &mut keep).ok()
+    }
 }

@@ -161,7 +161,8 @@ pub(crate) async fn hand_over(state: &mut StreamState, gathered: Gathered) {
     for (family, turn) in gathered.0 {
         match family {
             Family::Caches => caches::requests::turn(state, turn).await,
-            Family::Commits | Family::Groups | Family::Members => {
+            Family::Groups => crate::groups::calls(state, turn).await,
+            Family::Commits | Family::Members => {
                 refuse(family, turn, &state.conn.shared.config.node_id);
             }
         }

@@ -13,7 +13,7 @@ use felix_wire::publish::Producer;
 
 use super::publish::{Content, Reply, Request, json_reply, publish};
 use super::stream::{Route, StreamState};
-use super::{caches, inspect, reads, subscribe};
+use super::{caches, groups, inspect, reads, subscribe};
 use crate::caches::watch;
 
 /// Carries a request out. `true` when the stream ends after its answers.
@@ -89,6 +89,17 @@ pub(crate) async fn answer(state: &mut StreamState, message: Message) -> bool {
             watch::watch(state, ask).await;
             Ok(None)
         }
+        message @ (Message::GroupPoll(_)
+        | Message::GroupAck(_)
+        | Message::GroupNack(_)
+        | Message::GroupExtend(_)
+        | Message::GroupDeadLetter(_)
+        | Message::GroupDeadLetters(_)
+        | Message::GroupDiscard(_)
+        | Message::GroupRedrive(_)
+        | Message::GroupSeek(_)
+        | Message::GroupDescribe(_)
+        | Message::GroupDelete(_)) => groups::answer(state, message).await.map(|()| None),
         Message::TrimBefore(_) => Err(not_enabled("head_trim", "trimming the head of a stream")),
         other => Err(not_served(&other)),
     };

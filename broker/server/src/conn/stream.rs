@@ -23,6 +23,9 @@ use crate::caches::CacheHandle;
 use crate::limits::{ROUTES_REMEMBERED_MAX, SMALL_FRAME_BYTES};
 use crate::shards::{StreamHandle, StreamSpec};
 
+/// Polls of one stream that are kept in mind before those that were answered are let go.
+const POLLS_KEPT_MAX: usize = 16;
+
 /// What one authenticated stream knows.
 pub(crate) struct StreamState {
     pub(crate) conn: Arc<Conn>,
@@ -37,6 +40,8 @@ pub(crate) struct StreamState {
     width: Option<PublishWidth>,
     /// Calls read in this turn and not handed over yet.
     calls: Gathered,
+    /// What was asked of groups. With the stream, polls that still wait are taken back.
+    asked: Vec<crate::groups::Asked>,
 }
 
 impl std::fmt::Debug for StreamState {
@@ -105,6 +110,17 @@ impl Wire {
         written
     }
 
+    /// Resolves when the client does not want answers any more, or is gone.
+    fn gone(&self) -> impl Future<Output = ()> + Send + use<> {
+        let stopped = self.send.as_ref().map(SendStream::stopped);
+        async move {
+            match stopped {
+                Some(stopped) => drop(stopped.await),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
     async fn finish(&mut self) {
         if let Some(mut send) = self.send.take() {
             // A stream that the client stopped already needs no end.
@@ -162,6 +178,7 @@ async fn open(conn: &Arc<Conn>, session: &mut Session, wire: &mut Wire) -> Optio
                     cache: None,
                     width: None,
                     calls: Gathered::default(),
+                    asked: Vec::new(),
                 });
             }
             Err(failure) => {
@@ -181,6 +198,9 @@ async fn run(state: &mut StreamState, session: &Session, wire: &mut Wire) {
     let mut out = Vec::new();
     let mut finished = false;
     let mut ending = false;
+    // Nobody reads a stream any more that has said all it will, but its client may still go away.
+    let gone = wire.gone();
+    tokio::pin!(gone);
     loop {
         while !ending && !state.answers.is_full() {
             match wire.frames.buffered() {
@@ -208,6 +228,7 @@ async fn run(state: &mut StreamState, session: &Session, wire: &mut Wire) {
         tokio::select! {
             biased;
             () = state.answers.ready() => {}
+            () = &mut gone, if finished => return,
             more = wire.frames.fill(), if !ending && !finished && !state.answers.is_full() => {
                 match more {
                     Ok(true) => {}
@@ -357,6 +378,14 @@ impl StreamState {
         let found = self.conn.shared.cache(id, &self.principal).await?;
         self.cache = Some(Arc::clone(&found));
         Ok(found)
+    }
+
+    /// Keeps a poll that waits in mind, so that it ends with this stream.
+    pub(crate) fn asks(&mut self, asked: crate::groups::Asked) {
+        if self.asked.len() >= POLLS_KEPT_MAX {
+            self.asked.retain(|asked| !asked.is_answered());
+        }
+        self.asked.push(asked);
     }
 
     /// Remembers the width the client uses from here on.

@@ -1,8 +1,9 @@
 //! The shards this broker serves: opened when first needed, closed when their stream goes away.
 
 pub(crate) mod cell;
+mod compact;
 pub(crate) mod mailbox;
-mod open;
+pub(crate) mod open;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use felix_engine::{CloseReason, Overflow};
 use felix_journal::{Disk, Journal, RetentionPolicy, SyncMode};
+use felix_meta::Cleanup;
 use felix_model::{Incarnation, Routing, ShardIndex, StreamId};
 use serde::Serialize;
 use tokio::runtime::Handle;
@@ -19,6 +21,7 @@ pub(crate) use open::producers_marker;
 
 use self::cell::Cell;
 use crate::fair::RateLimit;
+use crate::groups::timers::Timers;
 use crate::metrics::Metrics;
 
 /// What the catalogue says about a stream, as far as serving it goes.
@@ -38,6 +41,8 @@ pub(crate) enum Kind {
     Durable {
         sync: SyncMode,
         retention: RetentionPolicy,
+        /// Retention, or compaction in its stead.
+        cleanup: Cleanup,
     },
     Memory {
         overflow: Overflow,
@@ -87,6 +92,15 @@ impl StreamHandle {
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    /// The lock under which a shard of the stream is opened and closed. There is none for a shard it does not have.
+    pub(crate) async fn opening(
+        &self,
+        shard: ShardIndex,
+    ) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        let slot = self.slots.get(shard.0 as usize)?;
+        Some(slot.opening.lock().await)
     }
 
     fn open_cells(&self) -> Vec<(u32, Arc<Cell>)> {
@@ -139,9 +153,12 @@ pub(crate) struct Shards {
     tenants: Mutex<HashMap<felix_model::TenantId, Weak<Tenant>>>,
     corrupt: Mutex<BTreeMap<PathBuf, String>>,
     quota: crate::config::PublishQuota,
-    runtime: Handle,
-    metrics: Arc<Metrics>,
+    pub(crate) runtime: Handle,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) timers: Arc<Timers>,
     started: std::time::Instant,
+    /// Long work in the background is to end.
+    stopping: AtomicBool,
 }
 
 /// One line of the shard listing.
@@ -228,7 +245,9 @@ impl Shards {
             quota,
             runtime: Handle::current(),
             metrics,
+            timers: Arc::default(),
             started: std::time::Instant::now(),
+            stopping: AtomicBool::new(false),
         })
     }
 
@@ -337,16 +356,19 @@ impl Shards {
     /// Closes a shard that was taken out of its slot, and its log. `false` when the log could not be flushed.
     async fn close(&self, cell: &Arc<Cell>, reason: CloseReason) -> bool {
         self.metrics.shards_open.decrement(1.0);
+        let groups_flushed = crate::groups::close_groups(cell).await;
         // A shard that is dropped instead of closed has nothing in flight any more.
         let _ = cell.close(reason).await;
         let Some(log) = cell.log() else { return true };
-        tokio::task::spawn_blocking(move || log.close().is_ok())
+        let flushed = tokio::task::spawn_blocking(move || log.close().is_ok())
             .await
-            .unwrap_or(false)
+            .unwrap_or(false);
+        flushed && groups_flushed
     }
 
     /// Stops every shard and makes what was acknowledged durable. Answers how many logs could not be flushed.
     pub(crate) async fn close_all(&self) -> usize {
+        self.stopping.store(true, Ordering::Relaxed);
         let handles: Vec<_> = lock(&self.streams)
             .drain()
             .map(|(_, handle)| handle)
@@ -411,10 +433,15 @@ impl Shards {
             .collect()
     }
 
-    /// Applies retention to every open durable shard that has bounds. Blocking.
+    /// Applies retention to every open durable shard that has bounds and is not compacted instead. Blocking.
     pub(crate) fn retain(&self) {
         for (spec, shard, cell) in self.open_shards() {
-            let Kind::Durable { retention, .. } = spec.kind else {
+            let Kind::Durable {
+                retention,
+                cleanup: Cleanup::Delete,
+                ..
+            } = spec.kind
+            else {
                 continue;
             };
             let Some(log) = cell.log() else { continue };
@@ -440,6 +467,17 @@ impl Shards {
                 cell.timeout();
             }
         }
+    }
+
+    /// A log is damaged and not served.
+    pub(crate) fn note_corrupt(&self, directory: &Path, damage: &str) {
+        tracing::error!(directory = %directory.display(), damage, "a log is corrupt and is not served");
+        lock(&self.corrupt).insert(directory.to_owned(), damage.to_owned());
+    }
+
+    /// A log could be opened.
+    pub(crate) fn note_whole(&self, directory: &Path) {
+        lock(&self.corrupt).remove(directory);
     }
 
     pub(crate) fn corrupt_count(&self) -> usize {

@@ -10,7 +10,7 @@ const LOOK_BYTES: u64 = 256 * 1024;
 const NAP: Duration = Duration::from_millis(50);
 
 /// Spends bytes no faster than allowed.
-pub(super) struct Pace<'a> {
+pub(crate) struct Pace<'a> {
     bytes_per_second: Option<u64>,
     began: Instant,
     spent: u64,
@@ -19,7 +19,7 @@ pub(super) struct Pace<'a> {
 }
 
 impl<'a> Pace<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         bytes_per_second: Option<u64>,
         pause: &'a mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Self {
@@ -33,7 +33,7 @@ impl<'a> Pace<'a> {
     }
 
     /// Takes note of bytes that were read; waits when that was too fast. Break when it is to end.
-    pub(super) fn spend(&mut self, bytes: u64) -> ControlFlow<()> {
+    pub(crate) fn spend(&mut self, bytes: u64) -> ControlFlow<()> {
         self.spent += bytes;
         self.since_look += bytes;
         if self.since_look < LOOK_BYTES {
