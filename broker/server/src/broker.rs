@@ -260,6 +260,7 @@ fn served() -> Served {
             | Features::SUBSCRIPTION_LAGGED
             | Features::RECORD_TIMESTAMPS
             | Features::PUBLISH_CONDITIONAL
+            | Features::ATOMIC_COMMIT
             | Features::STREAM_READ
             | Features::SUBSCRIBE_QUEUE
             | Features::INSPECT
@@ -454,7 +455,10 @@ impl Running {
             shared.shards.time_out();
             shared.metrics.upkeep();
         });
-        self.every(RETENTION_INTERVAL, |shared| shared.shards.retain());
+        self.every(RETENTION_INTERVAL, |shared| {
+            shared.shards.retain();
+            shared.shards.save_states();
+        });
         let (shared, stop) = (Arc::clone(&self.shared), self.stop.clone());
         self.tasks.spawn(async move {
             tokio::select! {

@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use felix_engine::Batch;
 use felix_model::batch::BuildRefused;
+use felix_model::forms::shown;
 use felix_model::native::{Run, Times};
 use felix_model::{
     BatchRefused, InternalHeaders, Offset, Payloads, PayloadsRefused, StreamId, patch,
@@ -305,9 +306,16 @@ fn records(
     lost: u64,
 ) -> Result<Bytes, NotDeliverable> {
     let from = progress.next.max(batch.base);
-    let log = log(batch)?;
+    // What the broker keeps beside the records (state, idempotency keys, sequences) is no reader's.
+    let log = match batch.shown() {
+        Some(log) => log,
+        None => {
+            let log = shown(&log(batch)?)?;
+            batch.shown_or(|| log)
+        }
+    };
     let mut frame = Deliver::head(subscription_id, from.0, progress.skipped, lost, log.len());
-    frame.extend_from_slice(&log);
+    frame.extend_from_slice(log);
     progress.skipped = 0;
     progress.records += batch.end.since(from);
     progress.next = batch.end;

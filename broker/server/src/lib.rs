@@ -14,6 +14,7 @@ mod admin;
 mod alpn;
 mod backup;
 mod broker;
+mod commits;
 mod config;
 mod conn;
 mod events;

@@ -7,7 +7,7 @@ mod inspect;
 pub(crate) mod publish;
 mod reads;
 mod request;
-mod stream;
+pub(crate) mod stream;
 mod subscribe;
 
 use std::collections::HashMap;

@@ -14,6 +14,7 @@ use felix_wire::publish::Producer;
 use super::publish::{Content, Reply, Request, json_reply, publish};
 use super::stream::{Route, StreamState};
 use super::{inspect, reads, subscribe};
+use crate::commits;
 
 /// Carries a request out. `true` when the stream ends after its answers.
 #[expect(
@@ -77,6 +78,8 @@ pub(crate) async fn answer(state: &mut StreamState, message: Message) -> bool {
         Message::StreamRead(ask) => reads::stream_read(state, ask).await.map(Some),
         Message::ShardInspect(ask) => inspect::shard(state, ask).await.map(Some),
         Message::SubscriptionsList(ask) => inspect::subscriptions(state, &ask).map(Some),
+        Message::Commit(ask) => commits::commit(state, ask).await.map(Some),
+        Message::StateGet(ask) => commits::state_get(state, ask).await.map(Some),
         Message::TrimBefore(_) => Err(not_enabled("head_trim", "trimming the head of a stream")),
         other => Err(not_served(&other)),
     };

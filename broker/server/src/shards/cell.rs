@@ -4,6 +4,8 @@
 //! from a journal thread, a page from a blocking thread. There is no task per shard and no hop, so an idle shard
 //! costs its memory and nothing else. Nothing in a turn blocks or waits.
 
+mod state;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,6 +19,10 @@ use slab::Slab;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use felix_engine::state::{StateAnswer, StateView};
+
+use self::state::CommitWaiting;
+pub(crate) use self::state::read_commit;
 use super::mailbox::{Delivery, Mailbox, Said};
 use crate::conn::publish::Waiting;
 
@@ -41,10 +47,19 @@ impl std::fmt::Debug for Cell {
     }
 }
 
+/// Who hears what became of an append.
+enum Waiter {
+    Publish(Waiting),
+    Commit(CommitWaiting),
+}
+
 struct Inner {
     core: Shard,
     log: Option<LogHandle>,
-    waiting: Slab<Waiting>,
+    waiting: Slab<Waiter>,
+    /// The state that commits left; `None` while there never was a commit.
+    view: Option<Box<StateView>>,
+    answers: Vec<StateAnswer>,
     readers: Slab<Arc<Mailbox>>,
     effects: Vec<Effect>,
     /// Somebody waits for everything in flight to settle.
@@ -55,6 +70,7 @@ impl Cell {
     /// Serves `core`. `on_failure` is called, on a journal thread, whenever a write or sync failed.
     pub(crate) fn new(
         core: Shard,
+        view: Option<StateView>,
         runtime: Handle,
         on_failure: impl Fn(WriteFailure) + Send + Sync + 'static,
     ) -> Arc<Self> {
@@ -63,6 +79,8 @@ impl Cell {
                 core,
                 log: None,
                 waiting: Slab::new(),
+                view: view.map(Box::new),
+                answers: Vec::new(),
                 readers: Slab::new(),
                 effects: Vec::new(),
                 closed: Vec::new(),
@@ -91,7 +109,7 @@ impl Cell {
         waiting: Waiting,
     ) {
         let mut inner = self.lock();
-        let ticket = Ticket(inner.waiting.insert(waiting) as u64);
+        let ticket = Ticket(inner.waiting.insert(Waiter::Publish(waiting)) as u64);
         let ack = AckWhen::Committed;
         inner.turn(
             self,
@@ -189,10 +207,20 @@ impl Inner {
     fn turn(&mut self, cell: &Arc<Cell>, input: Input) {
         let mut effects = std::mem::take(&mut self.effects);
         self.core.handle(now(), input, &mut effects);
+        self.perform_all(cell, effects);
+    }
+
+    /// The end of a turn: carries out what the core decided, and what follows for the state.
+    fn perform_all(&mut self, cell: &Arc<Cell>, mut effects: Vec<Effect>) {
+        // Before anybody is told: whoever hears of his commit finds it in the state.
+        if let Some(view) = &mut self.view {
+            view.follow(&self.core, &mut self.answers);
+        }
         for effect in effects.drain(..) {
             self.perform(cell, effect);
         }
         self.effects = effects;
+        self.answer_commits();
     }
 
     fn perform(&mut self, cell: &Arc<Cell>, effect: Effect) {
@@ -253,8 +281,10 @@ impl Inner {
     }
 
     fn reply(&mut self, ticket: Ticket, outcome: Result<Appended, AppendRefused>) {
-        if let Some(waiting) = key(ticket.0).and_then(|key| self.waiting.try_remove(key)) {
-            waiting.settle(outcome);
+        match key(ticket.0).and_then(|key| self.waiting.try_remove(key)) {
+            Some(Waiter::Publish(waiting)) => waiting.settle(outcome),
+            Some(Waiter::Commit(waiting)) => waiting.settle(state::outcome(outcome)),
+            None => {}
         }
     }
 
