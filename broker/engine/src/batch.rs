@@ -219,7 +219,8 @@ impl Batch {
     }
 }
 
-/// Contiguous batches, shared between all readers that are given the same ones.
+/// Batches in order of offsets, shared between all readers that are given the same ones. Contiguous
+/// ones, except where the log was compacted.
 #[derive(Clone, Debug)]
 pub struct Run(Arc<[Arc<Batch>]>);
 

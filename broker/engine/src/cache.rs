@@ -83,6 +83,8 @@ pub enum CacheOp {
         after: Option<Bytes>,
         /// At most this many, and [`LIST_MAX`].
         limit: u32,
+        /// How many bytes of values to answer with, at least one value; 0: the keys alone.
+        value_bytes: u64,
     },
     /// Set a key.
     Put {
@@ -144,6 +146,8 @@ pub enum CacheAnswer {
         rows: Vec<(Key, Found)>,
         /// There are more behind the last.
         more: bool,
+        /// Values were asked for; those that are not in memory are to be read. Otherwise there are none.
+        with_values: bool,
     },
     /// To a put: it is in the log.
     Put {

@@ -19,6 +19,7 @@
 mod batch;
 pub mod cache;
 mod effect;
+pub mod groups;
 mod input;
 pub mod keyed;
 pub mod membership;

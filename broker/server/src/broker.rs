@@ -32,6 +32,9 @@ use crate::{admin, listen};
 /// How often retention is applied.
 const RETENTION_INTERVAL: Duration = Duration::from_secs(10);
 
+/// How often the streams that are compacted are looked at.
+const COMPACTION_INTERVAL: Duration = Duration::from_secs(2);
+
 /// How often a certificate on disk is looked at.
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -455,10 +458,15 @@ impl Running {
             shared.shards.time_out();
             shared.metrics.upkeep();
         });
+<<<<<<< HEAD
         self.every(RETENTION_INTERVAL, |shared| {
             shared.shards.retain();
             shared.shards.save_states();
         });
+=======
+        self.every(RETENTION_INTERVAL, |shared| shared.shards.retain());
+        self.every(COMPACTION_INTERVAL, |shared| shared.shards.compact());
+>>>>>>> main
         let (shared, stop) = (Arc::clone(&self.shared), self.stop.clone());
         self.tasks.spawn(async move {
             tokio::select! {

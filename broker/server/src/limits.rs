@@ -39,6 +39,10 @@ pub(crate) const KEEP_ALIVE: Duration = Duration::from_millis(2_000);
 /// Unanswered acknowledged publishes on one stream.
 pub(crate) const PUBLISH_WINDOW: u32 = 256;
 
+/// Calls on one stream whose replies have not left yet. Deep enough for a client of many threads; beyond it the
+/// stream is not read, so that a client that does not read its replies cannot pile them up.
+pub(crate) const CALLS_UNANSWERED_MAX: usize = 4096;
+
 /// Subscriptions on one connection.
 pub(crate) const SUBSCRIPTIONS_PER_CONNECTION_MAX: usize = 4096;
 

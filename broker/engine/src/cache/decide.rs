@@ -61,7 +61,11 @@ impl CacheShard {
                 prefix,
                 after,
                 limit,
-            } => Some(Ok(self.list(now, &prefix, after.as_deref(), limit))),
+                value_bytes,
+            } => {
+                let after = after.as_deref();
+                Some(Ok(self.list(now, &prefix, after, (limit, value_bytes))))
+            }
             CacheOp::Sum { key } => {
                 let sum = self.sums.get(&key).map(|held| held.sum);
                 Some(Ok(CacheAnswer::Sum { sum }))
@@ -110,28 +114,36 @@ impl CacheShard {
         now: TimeMs,
         prefix: &[u8],
         after: Option<&[u8]>,
-        limit: u32,
+        (limit, value_bytes): (u32, u64),
     ) -> CacheAnswer {
         let limit = limit.min(LIST_MAX) as usize;
         let Self { index, values, .. } = self;
-        let mut live = index
+        let live = index
             .walk(prefix, after)
             .filter(|(_, entry)| entry.is_live(now));
-        let rows = live
-            .by_ref()
-            .take(limit)
-            .map(|(key, entry)| {
-                let found = Found {
-                    version: entry.offset,
-                    expires: entry.expires,
-                    length: entry.length,
-                    value: values.get(entry.offset),
-                };
-                (Key::clone(key), found)
-            })
-            .collect();
-        let more = live.next().is_some();
-        CacheAnswer::Page { rows, more }
+        let mut page = Vec::new();
+        let (mut bytes, mut more) = (0, false);
+        for (key, entry) in live {
+            bytes += u64::from(entry.length);
+            let is_full = value_bytes > 0 && bytes > value_bytes && !page.is_empty();
+            if page.len() >= limit || is_full {
+                more = true;
+                break;
+            }
+            let value = (value_bytes > 0).then(|| values.get(entry.offset));
+            let found = Found {
+                version: entry.offset,
+                expires: entry.expires,
+                length: entry.length,
+                value: value.flatten(),
+            };
+            page.push((Key::clone(key), found));
+        }
+        CacheAnswer::Page {
+            rows: page,
+            more,
+            with_values: value_bytes > 0,
+        }
     }
 
     fn put(

@@ -2,6 +2,7 @@
 
 pub(crate) mod answers;
 mod auth;
+pub(crate) mod calls;
 mod frames;
 mod inspect;
 pub(crate) mod publish;

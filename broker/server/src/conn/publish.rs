@@ -570,6 +570,14 @@ fn not_ready(message: String) -> Failure {
         .with_retry_after_ms(250)
 }
 
+/// An append that a shard refused, for requests that know no reasons of their own.
+pub(crate) fn append_failure(refused: AppendRefused) -> Failure {
+    match not_appended(refused) {
+        NotPublished::Failed(failure) => failure,
+        NotPublished::Refused(_, message) => Failure::new(Code::InvalidRequest, message),
+    }
+}
+
 /// What a closed shard is called on the wire.
 pub(crate) fn closed(reason: CloseReason) -> Failure {
     match reason {

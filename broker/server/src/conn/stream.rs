@@ -16,6 +16,7 @@ use felix_wire::session::{Heard, Refusal, Session, Ways};
 use quinn::{RecvStream, SendStream};
 
 use super::answers::Answers;
+use super::calls::{Caller, Gathered, hand_over};
 use super::frames::{Frames, FramesEnded};
 use super::{Conn, auth, publish, request};
 use crate::limits::{ROUTES_REMEMBERED_MAX, SMALL_FRAME_BYTES};
@@ -31,6 +32,8 @@ pub(crate) struct StreamState {
     routes: HashMap<Bytes, Arc<StreamHandle>>,
     /// The width that the client computed its shards with.
     width: Option<PublishWidth>,
+    /// Calls read in this turn and not handed over yet.
+    calls: Gathered,
 }
 
 impl std::fmt::Debug for StreamState {
@@ -154,6 +157,7 @@ async fn open(conn: &Arc<Conn>, session: &mut Session, wire: &mut Wire) -> Optio
                     answers: Answers::new(&grant.peer),
                     routes: HashMap::new(),
                     width: None,
+                    calls: Gathered::default(),
                 });
             }
             Err(failure) => {
@@ -185,6 +189,10 @@ async fn run(state: &mut StreamState, session: &Session, wire: &mut Wire) {
                     ending = true;
                 }
             }
+        }
+        if !state.calls.is_empty() {
+            let calls = std::mem::take(&mut state.calls);
+            Box::pin(hand_over(state, calls)).await;
         }
         let taken = state.answers.take(&mut out);
         if !out.is_empty() && !wire.write(&mut out).await {
@@ -223,6 +231,14 @@ async fn hear(state: &mut StreamState, session: &Session, frame: Incoming) -> bo
         } => {
             let (names, request) = publish::Request::records(correlation, records);
             publish::publish(state, Route::Names(&names), request).await;
+            false
+        }
+        Heard::Extension {
+            correlation,
+            request: ExtensionRequest::Call(call),
+        } => {
+            let caller = Caller::new(&state.answers, correlation);
+            state.calls.push(call, caller);
             false
         }
         Heard::Refused(refusal) => {

@@ -14,7 +14,7 @@ use felix_engine::{
     Produced, ReaderId, ReaderView, Shard, Start, Ticket,
 };
 use felix_journal::{Completions, LogHandle, ReadRefused, WriteFailure};
-use felix_model::{Offset, TimeMs};
+use felix_model::{Offset, ProducerId, TimeMs};
 use slab::Slab;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -173,6 +173,17 @@ impl Cell {
         }
     }
 
+    /// The committed batches of idempotent producers that are remembered: producer by producer, in order of offsets.
+    pub(crate) fn produced(&self) -> Vec<(ProducerId, Offset)> {
+        let inner = self.lock();
+        let committed = inner.core.committed();
+        let known = inner.core.producers().iter();
+        known
+            .filter(|batch| batch.end <= committed)
+            .map(|batch| (batch.produced.producer, batch.base))
+            .collect()
+    }
+
     /// When held appends time out, if any are held.
     pub(crate) fn next_timeout(&self) -> Option<TimeMs> {
         self.lock().core.next_timeout()
@@ -314,7 +325,7 @@ impl Inner {
         let cell = Arc::clone(cell);
         cell.runtime.clone().spawn_blocking(move || {
             let page = match log.read(from, max_bytes as usize, until) {
-                Ok(page) => batches(page.batches).map_or(Page::Unreadable, Page::Batches),
+                Ok(page) => page_of(page),
                 Err(ReadRefused::BelowStart { oldest }) => Page::BelowStart { oldest },
                 Err(error) => {
                     tracing::error!(%error, offset = from.0, "a reader cannot be served from the log");
@@ -330,13 +341,21 @@ fn key(id: u64) -> Option<usize> {
     usize::try_from(id).ok()
 }
 
-/// Batches as the journal gave them, or `None` when one is not a batch or there is none.
+/// What a reader is told of a page of the journal.
+fn page_of(page: felix_journal::Page) -> Page {
+    let next = page.next;
+    match batches(page.batches) {
+        Some(batches) if page.is_sparse => Page::Sparse { batches, next },
+        Some(batches) if !batches.is_empty() => Page::Batches(batches),
+        Some(_) | None => Page::Unreadable,
+    }
+}
+
+/// Batches as the journal gave them, or `None` when one is not a batch.
 pub(crate) fn batches(page: Vec<bytes::Bytes>) -> Option<Vec<Arc<Batch>>> {
-    let batches: Vec<_> = page
-        .into_iter()
+    page.into_iter()
         .map(|log| Batch::from_log(log).ok().map(Arc::new))
-        .collect::<Option<_>>()?;
-    (!batches.is_empty()).then_some(batches)
+        .collect()
 }
 
 /// What the journal reports, passed on to the shard while it is there.

@@ -1,6 +1,7 @@
 //! The shards this broker serves: opened when first needed, closed when their stream goes away.
 
 pub(crate) mod cell;
+mod compact;
 pub(crate) mod mailbox;
 mod marker;
 mod open;
@@ -13,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use felix_engine::{CloseReason, Overflow};
 use felix_journal::{Disk, Journal, RetentionPolicy, SyncMode};
+use felix_meta::Cleanup;
 use felix_model::{Incarnation, Routing, ShardIndex, StreamId};
 use serde::Serialize;
 use tokio::runtime::Handle;
@@ -41,6 +43,8 @@ pub(crate) enum Kind {
     Durable {
         sync: SyncMode,
         retention: RetentionPolicy,
+        /// Retention, or compaction in its stead.
+        cleanup: Cleanup,
     },
     Memory {
         overflow: Overflow,
@@ -161,6 +165,8 @@ pub(crate) struct Shards {
     runtime: Handle,
     metrics: Arc<Metrics>,
     started: std::time::Instant,
+    /// Long work in the background is to end.
+    stopping: AtomicBool,
 }
 
 /// One line of the shard listing.
@@ -183,6 +189,56 @@ pub(crate) struct Listed {
     detail: Option<String>,
 }
 
+impl Listed {
+    /// A log that is on disk and not open; named by object, incarnation and shard.
+    pub(crate) fn on_disk(
+        (stream, incarnation, shard): (String, u64, u32),
+        directory: PathBuf,
+        is_served: bool,
+        corrupt: Option<String>,
+    ) -> Self {
+        let state = match (&corrupt, is_served) {
+            (Some(_), _) => "corrupt",
+            (None, true) => "idle",
+            (None, false) => "orphan",
+        };
+        Self {
+            stream,
+            incarnation,
+            shard,
+            state,
+            directory: Some(directory),
+            start: None,
+            committed: None,
+            end: None,
+            detail: corrupt,
+        }
+    }
+
+    /// A shard that is open.
+    pub(crate) fn open(
+        (stream, incarnation, shard): (String, u64, u32),
+        directory: Option<PathBuf>,
+        marks: cell::Marks,
+    ) -> Self {
+        Self {
+            stream,
+            incarnation,
+            shard,
+            state: "open",
+            directory,
+            start: Some(marks.start.0),
+            committed: Some(marks.committed.0),
+            end: Some(marks.end.0),
+            detail: None,
+        }
+    }
+
+    pub(crate) fn into_directory(self) -> Option<PathBuf> {
+        self.directory
+    }
+}
+
 impl Shards {
     pub(crate) fn new(
         store: Option<Store>,
@@ -198,6 +254,7 @@ impl Shards {
             runtime: Handle::current(),
             metrics,
             started: std::time::Instant::now(),
+            stopping: AtomicBool::new(false),
         })
     }
 
@@ -316,6 +373,7 @@ impl Shards {
 
     /// Stops every shard and makes what was acknowledged durable. Answers how many logs could not be flushed.
     pub(crate) async fn close_all(self: &Arc<Self>) -> usize {
+        self.stopping.store(true, Ordering::Relaxed);
         let handles: Vec<_> = lock(&self.streams)
             .drain()
             .map(|(_, handle)| handle)
@@ -381,10 +439,15 @@ impl Shards {
             .collect()
     }
 
-    /// Applies retention to every open durable shard that has bounds. Blocking.
+    /// Applies retention to every open durable shard that has bounds and is not compacted instead. Blocking.
     pub(crate) fn retain(&self) {
         for (spec, shard, cell) in self.open_shards() {
-            let Kind::Durable { retention, .. } = spec.kind else {
+            let Kind::Durable {
+                retention,
+                cleanup: Cleanup::Delete,
+                ..
+            } = spec.kind
+            else {
                 continue;
             };
             let Some(log) = cell.log() else { continue };
@@ -419,7 +482,7 @@ impl Shards {
 
     /// Everything on disk and everything open, by name.
     pub(crate) fn listing(&self) -> Vec<Listed> {
-        let mut listed = BTreeMap::new();
+        let mut listed: BTreeMap<(String, u64, u32), Listed> = BTreeMap::new();
         if let Some(store) = &self.store {
             let corrupt = lock(&self.corrupt).clone();
             let served: HashMap<(StreamId, u64), ()> = self
@@ -430,47 +493,16 @@ impl Shards {
             let places = felix_journal::data_dir::logs(store.disk.as_ref(), &store.root);
             for found in places.unwrap_or_default() {
                 let detail = corrupt.get(&found.dir).cloned();
-                let state = if detail.is_some() {
-                    "corrupt"
-                } else if served.contains_key(&(found.stream.clone(), found.incarnation.0)) {
-                    "idle"
-                } else {
-                    "orphan"
-                };
-                listed.insert(
-                    (found.stream.to_string(), found.incarnation.0, found.shard.0),
-                    Listed {
-                        stream: found.stream.to_string(),
-                        incarnation: found.incarnation.0,
-                        shard: found.shard.0,
-                        state,
-                        directory: Some(found.dir),
-                        start: None,
-                        committed: None,
-                        end: None,
-                        detail,
-                    },
-                );
+                let is_served =
+                    served.contains_key(&(found.stream.clone(), found.incarnation.0));
+                let key = (found.stream.to_string(), found.incarnation.0, found.shard.0);
+                listed.insert(key.clone(), Listed::on_disk(key, found.dir, is_served, detail));
             }
         }
         for (spec, shard, cell) in self.open_shards() {
-            let marks = cell.marks();
             let key = (spec.id.to_string(), spec.incarnation.0, shard);
-            let directory = listed.remove(&key).and_then(|line| line.directory);
-            listed.insert(
-                key,
-                Listed {
-                    stream: spec.id.to_string(),
-                    incarnation: spec.incarnation.0,
-                    shard,
-                    state: "open",
-                    directory,
-                    start: Some(marks.start.0),
-                    committed: Some(marks.committed.0),
-                    end: Some(marks.end.0),
-                    detail: None,
-                },
-            );
+            let directory = listed.remove(&key).and_then(Listed::into_directory);
+            listed.insert(key.clone(), Listed::open(key, directory, cell.marks()));
         }
         listed.into_values().collect()
     }

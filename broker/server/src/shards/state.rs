@@ -47,20 +47,17 @@ pub(super) fn load(
     let mut from = fold.covered().max(start);
     while from < end {
         let page = log.read(from, PAGE_BYTES, end)?;
-        let before = from;
-        for batch in page.batches {
-            let Ok(header) = BatchHeader::parse(&batch) else {
-                continue;
-            };
-            from = from.max(header.next_offset());
+        for batch in &page.batches {
+            let header = BatchHeader::parse(batch);
             // Ordinary records are no part of the state.
-            if header.is_internal() && !header.is_control() {
-                observe(&mut fold, &batch);
+            if header.is_ok_and(|header| header.is_internal() && !header.is_control()) {
+                observe(&mut fold, batch);
             }
         }
-        if from == before {
+        if page.next <= from {
             break;
         }
+        from = page.next;
     }
     Ok(fold)
 }

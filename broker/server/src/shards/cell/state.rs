@@ -10,7 +10,7 @@ use felix_engine::state::{
 use felix_engine::{AppendRefused, Appended, Ticket};
 use felix_journal::{LogHandle, ReadRefused};
 use felix_model::forms::Commit;
-use felix_model::{Offset, Records};
+use felix_model::Offset;
 use tokio::sync::oneshot;
 
 use super::{Cell, Inner, Waiter, now};
@@ -167,22 +167,11 @@ impl Inner {
     }
 }
 
-/// The commit whose record stands at `offset`. Blocking.
+/// The commit whose record stands at `offset`; `None` when there is none. Blocking.
 ///
 /// # Errors
 /// When the log cannot be read there.
 pub(crate) fn read_commit(log: &LogHandle, offset: Offset) -> Result<Option<Commit>, ReadRefused> {
-    let page = log.reader().read(offset, 1, offset.plus(1))?;
-    let records = page
-        .batches
-        .first()
-        .and_then(|batch| Records::new(batch).ok())
-        .into_iter()
-        .flatten();
-    let mut found = records
-        .filter_map(Result::ok)
-        .filter(|record| record.offset == offset);
-    Ok(found
-        .next()
-        .and_then(|record| Commit::read(&record).ok().flatten()))
+    let record = log.reader().record(offset)?;
+    Ok(record.and_then(|record| Commit::read(&record).ok().flatten()))
 }
