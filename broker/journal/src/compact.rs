@@ -186,7 +186,10 @@ impl NewestByKey {
     /// Whether no later record of its key is known. One without a key has none.
     #[must_use]
     pub fn is_newest(&self, record: &Record) -> bool {
-        let known = record.key.as_ref().and_then(|key| self.newest.get(&self.hash(key)));
+        let known = record
+            .key
+            .as_ref()
+            .and_then(|key| self.newest.get(&self.hash(key)));
         known.is_none_or(|newest| *newest <= record.offset.0)
     }
 

@@ -25,7 +25,9 @@ pub use batch::{
     verify_checksum, verify_from_client,
 };
 pub use ids::{Generation, Incarnation, Offset, ProducerId, ShardIndex, TimeMs};
-pub use names::{BadName, CacheId, CacheName, ClusterId, Namespace, NodeId, StreamId, StreamName, TenantId};
+pub use names::{
+    BadName, CacheId, CacheName, ClusterId, Namespace, NodeId, StreamId, StreamName, TenantId,
+};
 pub use native::{
     InternalHeaders, NativeProducer, Payloads, PayloadsRefused, internal_headers,
     payloads_from_records, records_from_payloads,

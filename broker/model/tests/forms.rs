@@ -5,7 +5,8 @@ mod tests {
     use bytes::Bytes;
     use felix_model::batch::{BatchBuilder, BatchOptions, Records, verify};
     use felix_model::forms::{
-        self, AddOnce, Change, Commit, Keyed, KeyedBuilder, commit_record, schedule_id, schedule_record,
+        self, AddOnce, Change, Commit, Keyed, KeyedBuilder, commit_record, schedule_id,
+        schedule_record,
     };
     use felix_model::native::{NativeProducer, internal_headers, records_from_payloads};
     use felix_model::{InternalHeaders, Offset, Payloads, ProducerId, Record, TimeMs};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use felix_auth::{Action, Principal, Resource};
 use felix_controlplane_client::{Api, CallFailed, Follower, FollowerState, TokenSource};
 use felix_journal::{DataDir, DataDirRefused, Journal, JournalOptions, RealDisk};
-use felix_model::{ClusterId, NodeId, StreamId};
+use felix_model::{ClusterId, NodeId, StreamId, TimeMs};
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::{Extension, Extensions};
 use felix_wire::flags::Flags;
@@ -22,6 +22,7 @@ use crate::config::{Config, ConfigRefused};
 use crate::fair::FairQueue;
 use crate::limits::{DRAIN_TIMEOUT, PUBLISH_WINDOW};
 pub(crate) use crate::listing::{Listing, Subscriptions};
+use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::names::{Names, spec};
 use crate::paths::Paths;
@@ -51,6 +52,7 @@ pub(crate) struct Shared {
     pub(crate) queue: Arc<FairQueue>,
     pub(crate) served: Served,
     pub(crate) subscriptions: Subscriptions,
+    pub(crate) members: Members,
     pub(crate) paths: Arc<Paths>,
     port: u16,
     draining: AtomicBool,
@@ -166,8 +168,10 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
         address: config.metrics_listen,
         source,
     })?;
+    let shards = Shards::new(store, config.publish_quota.clone(), Arc::clone(&metrics));
     let shared = Arc::new(Shared {
-        shards: Shards::new(store, config.publish_quota.clone(), Arc::clone(&metrics)),
+        members: Members::new(&shards),
+        shards,
         queue: FairQueue::new(config.inflight_bytes),
         served: served(),
         subscriptions: Subscriptions::default(),
@@ -456,17 +460,15 @@ impl Running {
         });
         self.every(UPKEEP_INTERVAL, |shared| {
             shared.shards.time_out();
+            let now = u64::try_from(shared.shards.elapsed().as_millis());
+            shared.members.tick(TimeMs(now.unwrap_or(u64::MAX)));
             shared.metrics.upkeep();
         });
-<<<<<<< HEAD
         self.every(RETENTION_INTERVAL, |shared| {
             shared.shards.retain();
             shared.shards.save_states();
         });
-=======
-        self.every(RETENTION_INTERVAL, |shared| shared.shards.retain());
         self.every(COMPACTION_INTERVAL, |shared| shared.shards.compact());
->>>>>>> main
         let (shared, stop) = (Arc::clone(&self.shared), self.stop.clone());
         self.tasks.spawn(async move {
             tokio::select! {

@@ -22,6 +22,7 @@ mod fair;
 mod limits;
 mod listen;
 mod listing;
+mod members;
 mod metrics;
 mod names;
 mod paths;

@@ -4,6 +4,7 @@
 //! means is decided in the engine; here it is admitted, routed and waited for.
 
 mod json;
+pub(crate) mod requests;
 
 use std::sync::Arc;
 
@@ -13,8 +14,10 @@ use felix_engine::state::{
     CommitOp, CommitRefused, Committed, ENTITY_BYTES_MAX, LIST_MAX, STATE_KEY_BYTES_MAX, StateFound,
 };
 use felix_engine::{AppendRefused, CloseReason};
+use felix_model::forms::Change;
 use felix_model::{Offset, ShardIndex, StreamId};
 use felix_wire::error::{Code, Failure, Retry};
+use tokio::sync::oneshot;
 
 use crate::broker::Shared;
 use crate::conn::publish::{NotPublished, closed, may_publish, not_appended};
@@ -111,11 +114,17 @@ pub(crate) async fn call(
 ) -> Result<Answer, Refused> {
     match op {
         Op::Commit { op, shard } => {
-            if !may_publish(principal, id) {
-                return Err(forbidden("stream.publish", id).into());
+            let (sender, heard) = oneshot::channel();
+            let done = Box::new(move |outcome| {
+                // Whoever stopped waiting does not need to know.
+                let _ = sender.send(outcome);
+            });
+            submit(shared, principal, id, (op, shard), done).await?;
+            match heard.await {
+                Ok(outcome) => outcome.map(Answer::Committed),
+                // The shard went away with the commit in it.
+                Err(_) => Err(unheard().into()),
             }
-            let target = target(shared, principal, id, &op.commit.entity, shard).await?;
-            append(shared, target, op).await.map(Answer::Committed)
         }
         Op::Get { entity, key, shard } => {
             may_read(principal, id)?;
@@ -215,19 +224,33 @@ async fn target(
     })
 }
 
-async fn append(shared: &Arc<Shared>, target: Target, op: CommitOp) -> Result<Committed, Refused> {
+/// Hears what became of a commit, on whatever thread finished it. It must not block. Dropped unheard when the shard
+/// goes away with the commit in it.
+type Done = Box<dyn FnOnce(Result<Committed, Refused>) + Send>;
+
+fn unheard() -> Failure {
+    Failure::new(Code::Storage, "the shard was closed while it committed")
+        .with_retry(Retry::OutcomeUnknown)
+}
+
+/// Hands a commit to its shard. Commits that are handed over one after the other are judged in that order.
+async fn submit(
+    shared: &Arc<Shared>,
+    principal: &Principal,
+    id: &StreamId,
+    (op, shard): (CommitOp, Option<u32>),
+    done: Done,
+) -> Result<(), Failure> {
+    if !may_publish(principal, id) {
+        return Err(forbidden("stream.publish", id));
+    }
     let Target {
         handle,
         spec,
         shard,
         cell,
-    } = target;
-    let commit = &op.commit;
-    let values = commit.changes.iter().map(|change| match change {
-        felix_model::forms::Change::Put { key, value } => key.len() + value.len(),
-        felix_model::forms::Change::Delete { key } => key.len(),
-    });
-    let bytes = (commit.entity.len() + commit.event.len() + values.sum::<usize>()) as u64;
+    } = target(shared, principal, id, &op.commit.entity, shard).await?;
+    let bytes = bytes(&op);
     handle
         .admit_rate(bytes, 1, shared.shards.elapsed())
         .map_err(|wait| {
@@ -244,26 +267,30 @@ async fn append(shared: &Arc<Shared>, target: Target, op: CommitOp) -> Result<Co
             .with_retry_after_ms(full.retry_after_ms)
     })?;
     shared.shards.mark(&handle, shard, Marker::Commits).await?;
-    let heard = cell.commit(op, state::options(&spec), grant);
-    match heard.await {
-        Ok(Ok(committed)) => {
-            if !committed.repeated {
-                shared.metrics.published_messages.increment(1);
-                shared.metrics.published_bytes.increment(bytes);
+    let metrics = Arc::clone(&shared.metrics);
+    let counted = move |outcome: Result<Committed, CommitRefused>| {
+        match &outcome {
+            Ok(Committed { repeated, .. }) if !repeated => {
+                metrics.published_messages.increment(1);
+                metrics.published_bytes.increment(bytes);
             }
-            Ok(committed)
+            Ok(_) => {}
+            Err(_) => metrics.publish_refused.increment(1),
         }
-        Ok(Err(refused)) => {
-            shared.metrics.publish_refused.increment(1);
-            Err(refusal(refused))
-        }
-        // The shard went away with the commit in it.
-        Err(_) => Err(
-            Failure::new(Code::Storage, "the shard was closed while it committed")
-                .with_retry(Retry::OutcomeUnknown)
-                .into(),
-        ),
-    }
+        done(outcome.map_err(refusal));
+    };
+    cell.commit(op, state::options(&spec), grant, Box::new(counted));
+    Ok(())
+}
+
+/// What a commit weighs.
+fn bytes(op: &CommitOp) -> u64 {
+    let commit = &op.commit;
+    let changes = commit.changes.iter().map(|change| match change {
+        Change::Put { key, value } => key.len() + value.len(),
+        Change::Delete { key } => key.len(),
+    });
+    (commit.entity.len() + commit.event.len() + changes.sum::<usize>()) as u64
 }
 
 fn refusal(refused: CommitRefused) -> Refused {
@@ -347,8 +374,8 @@ async fn value(cell: &Arc<Cell>, key: &Bytes, found: StateFound) -> Result<Value
         .ok_or_else(|| unreadable(format!("there is no commit at offset {version}")))?;
     cell.state_learn(version, &commit);
     let value = commit.changes.iter().rev().find_map(|change| match change {
-        felix_model::forms::Change::Put { key: put, value } if put == key => Some(value.clone()),
-        felix_model::forms::Change::Put { .. } | felix_model::forms::Change::Delete { .. } => None,
+        Change::Put { key: put, value } if put == key => Some(value.clone()),
+        Change::Put { .. } | Change::Delete { .. } => None,
     });
     let value = value
         .ok_or_else(|| unreadable(format!("the commit at offset {version} has no such key")))?;

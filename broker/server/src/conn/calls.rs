@@ -11,6 +11,7 @@ use felix_wire::publish::Names;
 
 use super::answers::Answers;
 use super::stream::StreamState;
+use crate::{commits, members};
 
 /// Where the answer to one call goes. A caller that is dropped tells the client that the outcome is unknown.
 #[derive(Debug)]
@@ -158,7 +159,13 @@ impl Gathered {
 /// Hands over what was gathered. Returns when it is on its way, not when it is answered.
 pub(crate) async fn hand_over(state: &mut StreamState, gathered: Gathered) {
     for (family, turn) in gathered.0 {
-        refuse(family, turn, &state.conn.shared.config.node_id);
+        match family {
+            Family::Commits => commits::requests::turn(state, turn).await,
+            Family::Members => members::requests::turn(state, turn).await,
+            Family::Caches | Family::Groups => {
+                refuse(family, turn, &state.conn.shared.config.node_id);
+            }
+        }
     }
 }
 

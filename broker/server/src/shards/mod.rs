@@ -493,10 +493,12 @@ impl Shards {
             let places = felix_journal::data_dir::logs(store.disk.as_ref(), &store.root);
             for found in places.unwrap_or_default() {
                 let detail = corrupt.get(&found.dir).cloned();
-                let is_served =
-                    served.contains_key(&(found.stream.clone(), found.incarnation.0));
+                let is_served = served.contains_key(&(found.stream.clone(), found.incarnation.0));
                 let key = (found.stream.to_string(), found.incarnation.0, found.shard.0);
-                listed.insert(key.clone(), Listed::on_disk(key, found.dir, is_served, detail));
+                listed.insert(
+                    key.clone(),
+                    Listed::on_disk(key, found.dir, is_served, detail),
+                );
             }
         }
         for (spec, shard, cell) in self.open_shards() {

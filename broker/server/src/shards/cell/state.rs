@@ -9,24 +9,25 @@ use felix_engine::state::{
 };
 use felix_engine::{AppendRefused, Appended, Ticket};
 use felix_journal::{LogHandle, ReadRefused};
-use felix_model::forms::Commit;
 use felix_model::Offset;
-use tokio::sync::oneshot;
+use felix_model::forms::Commit;
 
 use super::{Cell, Inner, Waiter, now};
 use crate::fair::Grant;
 
+/// Hears what became of a commit, on whatever thread finished it. It must not block.
+pub(crate) type Done = Box<dyn FnOnce(Result<Committed, CommitRefused>) + Send>;
+
 /// A commit whose outcome is still open.
 pub(super) struct CommitWaiting {
-    answer: oneshot::Sender<Result<Committed, CommitRefused>>,
+    done: Done,
     /// Held until the outcome is known, as the commit's bytes are.
     _grant: Grant,
 }
 
 impl CommitWaiting {
     pub(super) fn settle(self, outcome: Result<Committed, CommitRefused>) {
-        // Whoever stopped waiting does not need to know.
-        let _ = self.answer.send(outcome);
+        (self.done)(outcome);
     }
 }
 
@@ -59,16 +60,15 @@ impl Cell {
         op: CommitOp,
         options: StateOptions,
         grant: Grant,
-    ) -> oneshot::Receiver<Result<Committed, CommitRefused>> {
-        let (answer, heard) = oneshot::channel();
+        done: Done,
+    ) {
         let mut inner = self.lock();
         let waiting = CommitWaiting {
-            answer,
+            done,
             _grant: grant,
         };
         let ticket = Ticket(inner.waiting.insert(Waiter::Commit(waiting)) as u64);
         inner.commit(self, (ticket, op), options);
-        heard
     }
 
     /// One key of an entity's state, and the newest commit that the answer reflects.
