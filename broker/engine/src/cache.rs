@@ -166,6 +166,8 @@ pub enum CacheAnswer {
     Sum {
         /// `None`: never added to.
         sum: Option<i64>,
+        /// It had been added before under the same idempotency key, and the sum is the one of then.
+        repeated: bool,
     },
 }
 
@@ -281,6 +283,8 @@ pub struct CacheStats {
     pub counters: u64,
     /// Bytes of values in memory.
     pub value_bytes: u64,
+    /// About what the newest record of each key and counter takes in the log.
+    pub live_bytes: u64,
     /// Gets that found a live entry.
     pub hits: u64,
     /// Gets that did not.
@@ -311,6 +315,7 @@ pub struct CacheShard {
     building: Option<Building>,
     next_ticket: u64,
     removed: Removed,
+    live_bytes: u64,
     log_effects: Vec<Effect>,
     stats: CacheStats,
 }
@@ -354,7 +359,13 @@ impl CacheShard {
         let Fold {
             index, sums, once, ..
         } = fold;
+        let entries = index.walk(b"", None);
+        let live_bytes: u64 = entries
+            .map(|(key, entry)| live_bytes(key, entry.length))
+            .chain(sums.walk(None).map(|(key, _)| live_bytes(key, 0)))
+            .sum();
         Self {
+            live_bytes,
             shard,
             options,
             index,
@@ -399,6 +410,7 @@ impl CacheShard {
             keys: self.index.len() as u64,
             counters: self.sums.len() as u64,
             value_bytes: self.values.used(),
+            live_bytes: self.live_bytes,
             ..self.stats
         }
     }
@@ -482,4 +494,12 @@ impl CacheShard {
         }
         self.log_effects = log_effects;
     }
+}
+
+/// What a record beside its key and value takes in a batch of its own.
+const RECORD_OVERHEAD_BYTES: u64 = 90;
+
+/// About what a record takes in the log.
+fn live_bytes(key: &[u8], length: u32) -> u64 {
+    RECORD_OVERHEAD_BYTES + key.len() as u64 + u64::from(length)
 }

@@ -491,7 +491,7 @@ mod tests {
             }
             Ok(CacheAnswer::Put { version }) => Expected::Put(version.0),
             Ok(CacheAnswer::Unmet { current }) => Expected::Unmet(current.map(|at| at.0)),
-            Ok(CacheAnswer::Sum { sum }) => Expected::Sum(sum),
+            Ok(CacheAnswer::Sum { sum, .. }) => Expected::Sum(sum),
             Ok(CacheAnswer::Page { .. }) => Expected::Any,
             Err(CacheRefused::Overflow { .. }) => Expected::Overflow,
             Err(CacheRefused::IdReused { .. }) => Expected::Reused,

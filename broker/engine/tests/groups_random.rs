@@ -208,7 +208,16 @@ impl Run {
                         self.known[group].acked.insert(offset);
                     }
                 }
-                _ => {}
+                Answer::Letters { .. }
+                | Answer::Moved { .. }
+                | Answer::Position { .. }
+                | Answer::Description(_)
+                | Answer::Deleted { .. }
+                | Answer::Listed { .. }
+                | Answer::Scheduled { .. }
+                | Answer::Cancelled { .. }
+                | Answer::Schedules { .. }
+                | Answer::Refused(_) => {}
             }
         }
     }

@@ -4,6 +4,7 @@
 //! <root>/lock                                                        locked while a process uses it
 //! <root>/identity.json                                               format, cluster, node
 //! <root>/streams/<tenant>/<namespace>/<stream>@<incarnation>/<shard>/data/    one log
+//! <root>/streams/<tenant>/<namespace>/<stream>@<incarnation>/<shard>/group/   its groups' lane, a log as well
 //! <root>/caches/<tenant>/<namespace>/<cache>@<incarnation>/<shard>/data/      one log
 //! <root>/caches/<tenant>/<namespace>/<cache>@<incarnation>/<shard>/index      what it came to, to start faster
 //! ```
@@ -24,6 +25,7 @@ pub const FORMAT_VERSION: u32 = 1;
 const LOCK: &str = "lock";
 const IDENTITY: &str = "identity.json";
 const STREAMS: &str = "streams";
+const LANE: &str = "group";
 const CACHES: &str = "caches";
 
 /// What a file system puts into its own root.
@@ -244,6 +246,38 @@ pub fn log_dir(
         .join(format!("{stream}@{incarnation}"))
         .join(shard.to_string())
         .join("data")
+}
+
+/// Where the lane of a shard's groups is under `root`, or will be: a log beside the shard's.
+#[must_use]
+pub fn lane_dir(
+    root: &Path,
+    stream: &StreamId,
+    incarnation: Incarnation,
+    shard: ShardIndex,
+) -> PathBuf {
+    lane_beside(&log_dir(root, stream, incarnation, shard))
+}
+
+/// Where the lane beside a shard's log is.
+#[must_use]
+pub fn lane_beside(log_dir: &Path) -> PathBuf {
+    log_dir.with_file_name(LANE)
+}
+
+/// The lanes of groups under `root`, in the order of [`logs`].
+///
+/// # Errors
+/// The disk's.
+pub fn lanes(disk: &dyn Disk, root: &Path) -> Result<Vec<LogPlace>, DiskError> {
+    let mut found = Vec::new();
+    for place in logs(disk, root)? {
+        let dir = lane_beside(&place.dir);
+        if !directories_or_files(disk, &dir)?.is_empty() {
+            found.push(LogPlace { dir, ..place });
+        }
+    }
+    Ok(found)
 }
 
 /// Where the log of a cache's shard is under `root`, or will be.

@@ -141,7 +141,8 @@ impl Names {
     }
 
     async fn refresh(&self) -> bool {
-        match self.follower.refresh().await {
+        // Apart: a request to the control plane takes room that every stream's task would otherwise hold.
+        match Box::pin(self.follower.refresh()).await {
             Ok(_) => true,
             Err(error) => {
                 tracing::warn!(%error, "the control plane could not be asked; the catalogue held here decides");

@@ -14,6 +14,7 @@
 pub mod campaign;
 mod check;
 mod faults;
+pub mod history;
 mod oracle;
 mod plan;
 mod pool;

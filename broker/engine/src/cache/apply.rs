@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use felix_model::Offset;
 
-use super::{CacheEffect, CacheShard, Flight, Staged};
+use super::{CacheEffect, CacheShard, Flight, Staged, live_bytes};
 use crate::effect::Appended;
 use crate::input::Ticket;
 use crate::keyed::{Entry, Key};
@@ -54,20 +54,28 @@ impl CacheShard {
                     expires,
                     length: u32::try_from(value.len()).unwrap_or(u32::MAX),
                 };
+                self.live_bytes += live_bytes(&key, entry.length);
                 if let Some(before) = self.index.put(Key::clone(&key), entry) {
+                    self.live_bytes -= live_bytes(&key, before.length);
                     self.values.remove(before.offset);
                 }
                 self.hold(offset, key, &value);
             }
             Staged::Delete { key } => {
                 if let Some((key, before)) = self.index.remove(&key) {
+                    self.live_bytes -= live_bytes(&key, before.length);
                     self.values.remove(before.offset);
                     if self.is_durable() {
                         self.removed.push(offset, key);
                     }
                 }
             }
-            Staged::Add { key, sum } => self.sums.add(key, sum, offset),
+            Staged::Add { key, sum } => {
+                if self.sums.get(&key).is_none() {
+                    self.live_bytes += live_bytes(&key, 0);
+                }
+                self.sums.add(key, sum, offset);
+            }
             Staged::Checkpoint { key, sum } => self.sums.checkpoint(key, sum, offset),
         }
     }

@@ -68,7 +68,8 @@ impl CacheShard {
             }
             CacheOp::Sum { key } => {
                 let sum = self.sums.get(&key).map(|held| held.sum);
-                Some(Ok(CacheAnswer::Sum { sum }))
+                let repeated = false;
+                Some(Ok(CacheAnswer::Sum { sum, repeated }))
             }
             CacheOp::Put {
                 key,
@@ -225,6 +226,7 @@ impl CacheShard {
                 OnceVerdict::Again(known) => {
                     let again = CacheAnswer::Sum {
                         sum: Some(known.result),
+                        repeated: true,
                     };
                     let open = known.offset >= self.shard.committed();
                     return self.answer(ticket, Ok(again), open.then_some(known.offset), effects);
@@ -253,7 +255,11 @@ impl CacheShard {
         let record = Staged::Add { key, sum };
         let once = identified.as_ref();
         self.stage(now, record, Some(Adding { delta, once }), effects);
-        self.answer_with_batch(ticket, CacheAnswer::Sum { sum: Some(sum) });
+        let answer = CacheAnswer::Sum {
+            sum: Some(sum),
+            repeated: false,
+        };
+        self.answer_with_batch(ticket, answer);
     }
 
     fn check_put(&self, key: &[u8], value: &[u8]) -> Result<(), CacheRefused> {

@@ -101,7 +101,7 @@ pub enum Ask {
         group: GroupName,
         /// Only those above it.
         after: Option<Offset>,
-        /// At most so many; at most [`limits::PAGE_MAX`] whatever it says.
+        /// At most so many; at most [`limits::PAGE_MAX`] whatever it says, or [`limits::LETTERS_MAX`] without bytes.
         limit: u32,
         /// With the bytes that were kept.
         payloads: bool,
@@ -160,12 +160,14 @@ pub enum Ask {
         /// Which.
         id: ScheduleId,
     },
-    /// The scheduled records, by id. Answered by [`Answer::Schedules`].
+    /// The records that wait for their time, soonest first. Answered by [`Answer::Schedules`].
     Schedules {
-        /// Only those that come after this one.
-        after: Option<ScheduleId>,
+        /// Only those that come after this place: [`ScheduleView::due`] and [`ScheduleView::order`] of one listed.
+        after: Option<(TimeMs, u64)>,
         /// At most so many; at most [`limits::PAGE_MAX`] whatever it says.
         limit: u32,
+        /// With the records themselves.
+        records: bool,
     },
 }
 
@@ -184,6 +186,9 @@ pub struct Poll {
     pub visibility_ms: u64,
     /// Hands over, first, what this member holds on older connections.
     pub reclaim: bool,
+    /// At most so many bytes of records, but for the first; at most [`limits::POLL_BYTES_MAX`] whatever it says, and
+    /// 0 for that.
+    pub bytes_max: usize,
     /// The largest record this holder can be given; larger ones are set aside.
     pub record_bytes_max: usize,
 }
@@ -235,7 +240,7 @@ pub struct Item {
 /// Which records that were set aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// These. Nothing is done when one of them is not there.
+    /// These.
     These(Vec<Offset>),
     /// Every one, at most [`limits::MOVED_MAX`] in one go, lowest first.
     All,
@@ -272,6 +277,8 @@ pub enum Answer {
         count: u64,
         /// How many are left.
         left: u64,
+        /// Those asked for that are not there.
+        missing: Vec<Offset>,
     },
     /// To a seek.
     Position {
@@ -375,8 +382,12 @@ pub struct ScheduleView {
     pub id: ScheduleId,
     /// When it is due.
     pub due: TimeMs,
+    /// Its place among those that are due at the same time.
+    pub order: u64,
     /// Bytes of its batch.
     pub bytes: u64,
+    /// The record, when it was asked for.
+    pub record: Option<Record>,
 }
 
 /// Why one record was not settled.
@@ -426,12 +437,6 @@ pub enum GroupRefused {
         oldest: Offset,
         /// The committed mark.
         tail: Offset,
-    },
-    /// The caller's: no such record was set aside.
-    #[error("offset {offset} is not among the dead letters")]
-    NoLetter {
-        /// Which.
-        offset: Offset,
     },
     /// As many groups as a shard may have.
     #[error("the shard has {limit} groups, which is the limit")]
@@ -487,4 +492,15 @@ pub enum GroupRefused {
     /// The shard's groups are closed here.
     #[error("the groups of this shard are closed here")]
     Closed,
+}
+
+impl GroupRefused {
+    /// The same for somebody of whose wish nothing was begun.
+    pub(super) fn untouched(self) -> Self {
+        if self == Self::OutcomeUnknown {
+            Self::Closed
+        } else {
+            self
+        }
+    }
 }

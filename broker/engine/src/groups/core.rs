@@ -6,7 +6,7 @@ use std::sync::Arc;
 use felix_model::{Offset, TimeMs};
 
 use super::ask::{Answer, Holder, Poll, SettleRefused, Ticket};
-use super::io::{Effect, FeedId, Moment, ReadId, Want};
+use super::io::{Effect, FeedId, Moment, Place, ReadId, Want};
 use super::lane::Lane;
 use super::limits;
 use crate::options::CommitWhen;
@@ -68,6 +68,12 @@ pub(super) enum Reading {
         letters: Vec<(super::ask::LetterView, Want)>,
         more: bool,
     },
+    /// Scheduled records, for a listing.
+    Schedules {
+        ticket: Ticket,
+        schedules: Vec<(super::ask::ScheduleView, Want)>,
+        more: bool,
+    },
     /// A scheduled record that is due.
     Schedule(super::ask::ScheduleId),
 }
@@ -117,6 +123,8 @@ pub(super) struct Core {
     pub(super) polls: BTreeMap<Ticket, GroupId>,
     timers: BTreeSet<(TimeMs, Timer)>,
     pub(super) reads: BTreeMap<ReadId, Reading>,
+    /// Reads of what the lane does not have yet, with how far it must be.
+    early_reads: Vec<(u64, ReadId, Vec<Want>)>,
     settling: BTreeMap<SettlingId, Settling>,
     pub(super) feeds: BTreeMap<FeedId, GroupId>,
     names: u64,
@@ -138,6 +146,7 @@ impl Core {
             polls: BTreeMap::new(),
             timers: BTreeSet::new(),
             reads: BTreeMap::new(),
+            early_reads: Vec::new(),
             settling: BTreeMap::new(),
             feeds: BTreeMap::new(),
             names: 0,
@@ -192,6 +201,13 @@ impl Core {
         while let Some(held) = self.held.pop_front_if(|held| held.needs <= committed) {
             let Held { ticket, answer, .. } = held;
             self.effects.push(Effect::Answer { ticket, answer });
+        }
+        for (needs, read, wants) in std::mem::take(&mut self.early_reads) {
+            if needs <= committed {
+                self.start_read(read, wants);
+            } else {
+                self.early_reads.push((needs, read, wants));
+            }
         }
     }
 
@@ -294,6 +310,15 @@ impl Core {
         wants.sort_unstable();
         wants.dedup();
         self.reads.insert(read, reading);
+        let in_lane = wants.iter().filter(|want| want.place == Place::Lane);
+        let needs = in_lane.map(|want| want.at.0 + 1).max().unwrap_or(0);
+        if needs > self.committed {
+            return self.early_reads.push((needs, read, wants));
+        }
+        self.start_read(read, wants);
+    }
+
+    fn start_read(&mut self, read: ReadId, wants: Vec<Want>) {
         let max_bytes = limits::READ_BYTES;
         self.effects.push(Effect::Read {
             read,

@@ -194,7 +194,7 @@ impl Fold {
             return;
         };
         let kept = (letter.bytes > 0).then_some(letter.lane);
-        let open = self.open.entry(offset).or_insert(Open::owed(0));
+        let open = self.open.entry(offset).or_insert_with(|| Open::owed(0));
         open.kept = kept;
     }
 

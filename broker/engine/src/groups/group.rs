@@ -214,7 +214,10 @@ impl Group {
                         core.tell(burial.told, Err(SettleRefused::NotHandedOut));
                     }
                 }
-                Some(Reading::Letters { .. } | Reading::Schedule(_)) | None => {}
+                Some(
+                    Reading::Letters { .. } | Reading::Schedules { .. } | Reading::Schedule(_),
+                )
+                | None => {}
             }
         }
     }
@@ -264,7 +267,7 @@ impl Reading {
     pub(super) fn group(&self) -> Option<GroupId> {
         match self {
             Self::Poll { group, .. } | Self::Bury { group, .. } => Some(*group),
-            Self::Letters { .. } | Self::Schedule(_) => None,
+            Self::Letters { .. } | Self::Schedules { .. } | Self::Schedule(_) => None,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use felix_model::Offset;
 
-use super::ask::{Answer, GroupRefused, LetterView, Ticket, Which};
+use super::ask::{Answer, LetterView, Ticket, Which};
 use super::core::{Core, Reading};
 use super::group::Group;
 use super::io::{Found, Place, Want};
@@ -25,7 +25,12 @@ impl Group {
         self.used = core.now();
         let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.0));
         let mut left = self.fold.letters.range((from, Bound::Unbounded));
-        let limit = limit.clamp(1, limits::PAGE_MAX) as usize;
+        let most = if payloads {
+            limits::PAGE_MAX as usize
+        } else {
+            limits::LETTERS_MAX
+        };
+        let limit = (limit as usize).clamp(1, most);
         let page: Vec<(LetterView, Want)> = left
             .by_ref()
             .take(limit)
@@ -67,10 +72,7 @@ impl Group {
 
     /// Makes dead letters owed again, from the first attempt on.
     pub(super) fn redrive(&mut self, core: &mut Core, ticket: Ticket, which: &Which) {
-        let runs = match self.choose(core, which) {
-            Ok(runs) => runs,
-            Err(refused) => return core.answer(ticket, Answer::Refused(refused)),
-        };
+        let (runs, missing) = self.choose(core, which);
         if !runs.is_empty() {
             let fresh: Vec<u64> = runs
                 .iter()
@@ -81,31 +83,36 @@ impl Group {
             self.commit(core, &Change::Redriven(runs.clone()));
             self.owe(core, fresh);
         }
-        self.answer_moved(core, ticket, &runs);
+        self.answer_moved(core, ticket, &runs, missing);
         self.serve(core);
     }
 
     /// Drops dead letters.
     pub(super) fn discard(&mut self, core: &mut Core, ticket: Ticket, which: &Which) {
-        let runs = match self.choose(core, which) {
-            Ok(runs) => runs,
-            Err(refused) => return core.answer(ticket, Answer::Refused(refused)),
-        };
+        let (runs, missing) = self.choose(core, which);
         if !runs.is_empty() {
             self.commit(core, &Change::Discarded(runs.clone()));
         }
-        self.answer_moved(core, ticket, &runs);
+        self.answer_moved(core, ticket, &runs, missing);
     }
 
-    fn answer_moved(&self, core: &mut Core, ticket: Ticket, runs: &[Run]) {
+    fn answer_moved(&self, core: &mut Core, ticket: Ticket, runs: &[Run], missing: Vec<Offset>) {
         let count = runs.iter().map(|run| run.count).sum();
         let left = self.fold.letters.len() as u64;
-        core.answer(ticket, Answer::Moved { count, left });
+        core.answer(
+            ticket,
+            Answer::Moved {
+                count,
+                left,
+                missing,
+            },
+        );
     }
 
-    fn choose(&mut self, core: &Core, which: &Which) -> Result<Vec<Run>, GroupRefused> {
+    /// Those that are there, as runs, and those that are not.
+    fn choose(&mut self, core: &Core, which: &Which) -> (Vec<Run>, Vec<Offset>) {
         self.used = core.now();
-        let mut runs = Vec::new();
+        let (mut runs, mut missing) = (Vec::new(), Vec::new());
         match which {
             Which::All => {
                 for &offset in self.fold.letters.keys().take(limits::MOVED_MAX) {
@@ -117,14 +124,15 @@ impl Group {
                 offsets.sort_unstable();
                 offsets.dedup();
                 for offset in offsets {
-                    if !self.fold.letters.contains_key(&offset.0) {
-                        return Err(GroupRefused::NoLetter { offset });
+                    if self.fold.letters.contains_key(&offset.0) {
+                        Run::add(&mut runs, offset.0);
+                    } else {
+                        missing.push(offset);
                     }
-                    Run::add(&mut runs, offset.0);
                 }
             }
         }
-        Ok(runs)
+        (runs, missing)
     }
 }
 

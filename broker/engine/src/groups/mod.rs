@@ -181,7 +181,7 @@ impl Groups {
 
     fn advance(&mut self, input: Input) {
         if let Some(refused) = self.stopped {
-            return self.advance_stopped(input, refused);
+            return self.advance_stopped(&input, refused);
         }
         match input {
             Input::Ask { ticket, ask } => self.ask(ticket, ask),
@@ -236,14 +236,10 @@ impl Groups {
     }
 
     /// Nothing is decided any more; whoever asks is refused.
-    fn advance_stopped(&mut self, input: Input, refused: GroupRefused) {
+    fn advance_stopped(&mut self, input: &Input, refused: GroupRefused) {
         match input {
             Input::Ask { ticket, .. } => {
-                let refused = match refused {
-                    GroupRefused::OutcomeUnknown => GroupRefused::Closed,
-                    other => other,
-                };
-                let answer = Answer::Refused(refused);
+                let (ticket, answer) = (*ticket, Answer::Refused(refused.untouched()));
                 self.core.effects.push(Effect::Answer { ticket, answer });
             }
             Input::Close => self.core.effects.push(Effect::Closed),
@@ -272,18 +268,19 @@ impl Groups {
         }
         // What is in the lane's inbox may still be written; whoever waits for it cannot be told that it was.
         self.core.refuse_held(refused);
-        let polls = std::mem::take(&mut self.core.polls);
-        let quiet = match refused {
-            GroupRefused::OutcomeUnknown => GroupRefused::Closed,
-            other => other,
-        };
-        for (ticket, _) in polls {
-            let answer = Answer::Refused(quiet);
+        let refused = refused.untouched();
+        for (ticket, _) in std::mem::take(&mut self.core.polls) {
+            // A poll that waited when the shard closed was in vain: whoever asks again hears where the shard is.
+            let answer = if refused == GroupRefused::Closed {
+                Answer::Records(Vec::new())
+            } else {
+                Answer::Refused(refused)
+            };
             self.core.effects.push(Effect::Answer { ticket, answer });
         }
         for (_, reading) in std::mem::take(&mut self.core.reads) {
-            if let Reading::Letters { ticket, .. } = reading {
-                let answer = Answer::Refused(quiet);
+            if let Reading::Letters { ticket, .. } | Reading::Schedules { ticket, .. } = reading {
+                let answer = Answer::Refused(refused);
                 self.core.effects.push(Effect::Answer { ticket, answer });
             }
         }
@@ -342,9 +339,13 @@ impl Groups {
                 self.schedules.add(&mut self.core, ticket, id, due, batch);
             }
             Ask::Cancel { id } => self.schedules.cancel(&mut self.core, ticket, &id),
-            Ask::Schedules { after, limit } => {
+            Ask::Schedules {
+                after,
+                limit,
+                records,
+            } => {
                 self.schedules
-                    .list(&mut self.core, ticket, after.as_ref(), limit);
+                    .list(&mut self.core, ticket, after, limit, records);
             }
         }
     }
@@ -354,12 +355,15 @@ impl Groups {
     }
 
     fn no_letters(&mut self, ticket: Ticket, which: &Which) {
-        let answer = match which {
-            Which::These(offsets) if !offsets.is_empty() => {
-                let offset = offsets.iter().min().copied().unwrap_or_default();
-                Answer::Refused(GroupRefused::NoLetter { offset })
-            }
-            Which::These(_) | Which::All => Answer::Moved { count: 0, left: 0 },
+        let missing = match which {
+            Which::These(offsets) => offsets.clone(),
+            Which::All => Vec::new(),
+        };
+        let (count, left) = (0, 0);
+        let answer = Answer::Moved {
+            count,
+            left,
+            missing,
         };
         self.core.answer(ticket, answer);
     }
@@ -521,6 +525,14 @@ impl Groups {
                 more,
             }) => {
                 let page = letters::page(letters, found, more);
+                self.core.answer(ticket, page);
+            }
+            Some(Reading::Schedules {
+                ticket,
+                schedules,
+                more,
+            }) => {
+                let page = schedule::page(schedules, found, more);
                 self.core.answer(ticket, page);
             }
             Some(Reading::Schedule(id)) => {

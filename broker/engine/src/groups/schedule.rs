@@ -6,7 +6,6 @@
 //! log from that end on: found, it was appended; not found, it is appended now. So it is there exactly once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 
 use bytes::{Bytes, BytesMut};
 use felix_model::batch::BuildRefused;
@@ -169,23 +168,46 @@ impl Schedules {
         &self,
         core: &mut Core,
         ticket: Ticket,
-        after: Option<&ScheduleId>,
+        after: Option<(TimeMs, u64)>,
         limit: u32,
+        records: bool,
     ) {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut left = self.by_id.range((from, Bound::Unbounded));
         let limit = limit.clamp(1, limits::PAGE_MAX) as usize;
-        let schedules = left
+        let mut left = self
+            .due
+            .iter()
+            .filter(|(due, order, _)| after.is_none_or(|after| (*due, *order) > after));
+        let page: Vec<(ScheduleView, Want)> = left
             .by_ref()
-            .take(limit)
-            .map(|(id, schedule)| ScheduleView {
-                id: id.clone(),
-                due: schedule.due,
-                bytes: schedule.bytes,
+            .filter_map(|(due, order, id)| {
+                let schedule = self.by_id.get(id)?;
+                let view = ScheduleView {
+                    id: id.clone(),
+                    due: *due,
+                    order: *order,
+                    bytes: schedule.bytes,
+                    record: None,
+                };
+                let want = Want {
+                    place: Place::Lane,
+                    at: Offset(schedule.lane),
+                };
+                Some((view, want))
             })
+            .take(limit)
             .collect();
         let more = left.next().is_some();
-        core.answer(ticket, Answer::Schedules { schedules, more });
+        if !records || page.is_empty() {
+            let schedules = page.into_iter().map(|(view, _)| view).collect();
+            return core.answer(ticket, Answer::Schedules { schedules, more });
+        }
+        let wants = page.iter().map(|(_, want)| *want).collect();
+        let reading = Reading::Schedules {
+            ticket,
+            schedules: page,
+            more,
+        };
+        core.read(reading, wants);
     }
 
     /// Begins to append what is due, in the order in which it is due.
@@ -427,6 +449,32 @@ impl Schedules {
         };
         self.insert(id, schedule);
         Some(())
+    }
+}
+
+/// A page of scheduled records with what was read for it. Those for which there was no room go onto the next page.
+pub(super) fn page(
+    schedules: Vec<(ScheduleView, Want)>,
+    found: Vec<(Want, Found)>,
+    mut more: bool,
+) -> Answer {
+    let mut found: BTreeMap<Want, Found> = found.into_iter().collect();
+    let mut page = Vec::with_capacity(schedules.len());
+    for (mut view, want) in schedules {
+        match found.remove(&want) {
+            Some(Found::Record(record)) => view.record = Some(record),
+            Some(Found::Nothing | Found::Unreadable) => {}
+            None if page.is_empty() => {}
+            None => {
+                more = true;
+                break;
+            }
+        }
+        page.push(view);
+    }
+    Answer::Schedules {
+        schedules: page,
+        more,
     }
 }
 

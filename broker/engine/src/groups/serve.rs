@@ -84,7 +84,8 @@ impl Group {
                 continue;
             }
             let record_bytes_max = first.poll.record_bytes_max;
-            let taken = self.take_new(core, most, limits::POLL_BYTES_MAX, record_bytes_max);
+            let bytes_max = bytes_max(first);
+            let taken = self.take_new(core, most, bytes_max, record_bytes_max);
             if taken.deliveries.is_empty() {
                 return self.ask_for_more(core);
             }
@@ -176,7 +177,7 @@ impl Group {
                     let size = size(&record);
                     if size > waiting.poll.record_bytes_max {
                         self.set_aside(core, &record, attempts, too_large());
-                    } else if old.is_empty() || bytes + size <= limits::POLL_BYTES_MAX {
+                    } else if old.is_empty() || bytes + size <= bytes_max(&waiting) {
                         bytes += size;
                         old.push((record, attempts));
                     } else {
@@ -194,7 +195,7 @@ impl Group {
         self.owe(core, back);
         self.lose(core, gone);
         let room = most(core, &waiting).saturating_sub(old.len());
-        let space = limits::POLL_BYTES_MAX.saturating_sub(bytes);
+        let space = bytes_max(&waiting).saturating_sub(bytes);
         // Others may be owed by now; they come first, in the next poll.
         let taken = if room > 0 && self.owed.is_empty() {
             self.take_new(core, room, space, waiting.poll.record_bytes_max)
@@ -365,7 +366,11 @@ impl Group {
             FeedEnd::Unreadable { position } => {
                 self.refuse_waiting(core, GroupRefused::Unreadable { offset: position });
             }
-            FeedEnd::Closed => self.refuse_waiting(core, GroupRefused::Closed),
+            FeedEnd::Closed => {
+                for waiting in std::mem::take(&mut self.waiting) {
+                    self.answer_empty(core, &waiting);
+                }
+            }
         }
     }
 
@@ -394,6 +399,14 @@ fn most(core: &Core, waiting: &Waiting) -> usize {
     let room = limits::CLAIMS_MAX.saturating_sub(core.claims);
     let asked = usize::try_from(waiting.poll.max_records).unwrap_or(usize::MAX);
     asked.min(limits::POLL_RECORDS_MAX).min(room)
+}
+
+/// How many bytes of records a poll may get, but for the first.
+fn bytes_max(waiting: &Waiting) -> usize {
+    match waiting.poll.bytes_max {
+        0 => limits::POLL_BYTES_MAX,
+        bytes => bytes.min(limits::POLL_BYTES_MAX),
+    }
 }
 
 /// Where an open record is read.

@@ -81,6 +81,12 @@ impl Group {
                     Ok(Standing::Claimed(lease, open.attempts))
                 }
             }
+            // Nobody got it since, so this is still the latest delivery: the claim went with a restart, or lapsed.
+            state @ (State::Owed | State::Resting(_) | State::Fetching(_))
+                if holder.is_some() && named && item.attempts == open.attempts =>
+            {
+                Ok(Standing::Open(state))
+            }
             State::Owed | State::Resting(_) | State::Fetching(_) | State::Burying
                 if named || holder.is_some() =>
             {
@@ -146,7 +152,7 @@ impl Group {
             let offset = item.offset.0;
             let result = match self.standing(core, item, holder) {
                 Ok(Standing::Claimed(_, attempts)) if attempts >= limit => {
-                    burials.entry(offset).or_insert(Burial {
+                    burials.entry(offset).or_insert_with(|| Burial {
                         offset,
                         reason: attempts_reason(attempts),
                         told: Some((id, index)),
@@ -232,7 +238,7 @@ impl Group {
             let offset = item.offset.0;
             let result = match self.standing(core, item, holder) {
                 Ok(Standing::Claimed(..) | Standing::Open(_)) => {
-                    burials.entry(offset).or_insert(Burial {
+                    burials.entry(offset).or_insert_with(|| Burial {
                         offset,
                         reason: Arc::clone(&reason),
                         told: Some((id, index)),

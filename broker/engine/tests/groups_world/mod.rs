@@ -322,6 +322,7 @@ pub(crate) fn poll(group: &str, holder: Holder, max_records: u32) -> Poll {
         wait_ms: 0,
         visibility_ms: 0,
         reclaim: false,
+        bytes_max: 0,
         record_bytes_max: 1 << 20,
     }
 }

@@ -1,55 +1,59 @@
-//! One call: many ops at once, over all shards of a cache, answered together.
+//! Calls: from ops to the shards they go to, and from what comes of them to whoever asked.
 //!
-//! No task and no channel is made for it. Whoever settles the last op, most often a journal thread or the caller
-//! himself, runs what the caller gave along.
+//! No task and no channel of its own is made for an op. Whoever settles it, most often a journal thread or the caller
+//! himself, puts the outcome into its [`Place`].
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use felix_engine::cache::{CacheAnswer, CacheOp, CacheRefused, Found, LIST_MAX};
+use felix_engine::cache::{CacheAnswer, CacheOp, Found, LIST_MAX};
 use felix_engine::keyed::Key;
 use felix_journal::{LogReader, ReadRefused};
-use felix_model::{Offset, Records, Routing, ShardIndex};
+use felix_model::{Offset, Routing, ShardIndex};
 use felix_wire::error::{Code, Failure, Retry};
+use tokio::sync::oneshot;
 
-use super::cell::{Asked, Cell};
+use super::cell::{Answered, Asked, Cell};
+use super::requests::Waiting;
 use super::{CacheHandle, Caches, refused};
 
 /// What came of one op. Values are there: what was not in memory was read.
 pub(crate) type Outcome = Result<CacheAnswer, Failure>;
 
-/// What a caller wants done with the outcomes, which are in the order of his ops. It must not block.
-pub(crate) type Done = Box<dyn FnOnce(Vec<Outcome>) + Send>;
+/// What a caller wants done with the outcome of a list over many shards. It must not block.
+pub(crate) type Done = Box<dyn FnOnce(Outcome) + Send>;
 
-/// Where the outcome of one op, or of its part in one shard, goes.
+/// Where the outcome of one op goes.
 #[derive(Debug)]
-pub(crate) struct Place {
-    gather: Arc<Gather>,
-    index: usize,
+pub(crate) enum Place {
+    /// To a task that waits for it.
+    Task(oneshot::Sender<Outcome>),
+    /// To a call of the `requests` extension.
+    Call(Waiting),
+    /// To the others of a list over many shards.
+    Part(Arc<Gather>),
 }
 
-/// The outcomes of a call as they come in.
-pub(crate) struct Gather {
-    state: Mutex<State>,
+impl Place {
+    fn fill(self, outcome: Outcome) {
+        match self {
+            // Whoever stopped waiting does not need to know.
+            Self::Task(waiting) => drop(waiting.send(outcome)),
+            Self::Call(waiting) => waiting.answer(outcome),
+            Self::Part(gather) => gather.add(outcome),
+        }
+    }
 }
 
-struct State {
-    outcomes: Vec<Option<Outcome>>,
-    left: usize,
-    /// Lists that were asked of several shards.
-    lists: Vec<Merge>,
-    done: Option<Done>,
-}
+/// The pages of one list as they come in from its shards.
+pub(crate) struct Gather(Mutex<Parts>);
 
-/// A list over all shards: which outcomes are its parts.
-#[derive(Clone, Copy)]
-struct Merge {
-    /// Index of the first part; the others are the last ones of the outcomes.
-    first: usize,
-    rest: usize,
-    parts: usize,
+struct Parts {
+    pages: Vec<Outcome>,
+    left: u32,
     limit: usize,
     value_bytes: u64,
+    done: Option<Done>,
 }
 
 impl std::fmt::Debug for Gather {
@@ -58,202 +62,138 @@ impl std::fmt::Debug for Gather {
     }
 }
 
-/// An op that the core answered.
-#[derive(Debug)]
-pub(crate) struct Answered {
-    pub(crate) place: Place,
-    /// Of a get.
-    pub(crate) key: Option<Bytes>,
-    pub(crate) outcome: Result<CacheAnswer, CacheRefused>,
-}
-
-impl Place {
-    fn fill(self, outcome: Outcome) {
-        let mut state = self
-            .gather
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(slot) = state.outcomes.get_mut(self.index)
-            && slot.is_none()
-        {
-            *slot = Some(outcome);
-            state.left -= 1;
-        }
-        if state.left > 0 {
+impl Gather {
+    fn add(&self, outcome: Outcome) {
+        let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.pages.push(outcome);
+        parts.left = parts.left.saturating_sub(1);
+        if parts.left > 0 {
             return;
         }
-        let Some(done) = state.done.take() else {
+        let Some(done) = parts.done.take() else {
             return;
         };
-        let outcomes = state.finish();
-        drop(state);
-        done(outcomes);
+        let page = parts.merge();
+        drop(parts);
+        done(page);
     }
 }
 
-impl State {
-    fn finish(&mut self) -> Vec<Outcome> {
-        let mut outcomes = std::mem::take(&mut self.outcomes);
-        for merge in self.lists.drain(..).rev() {
-            let others = outcomes.split_off(merge.rest);
-            debug_assert_eq!(others.len() + 1, merge.parts);
-            if let Some(first) = outcomes.get_mut(merge.first) {
-                let parts = std::iter::once(first.take()).chain(others);
-                *first = Some(merged(parts.flatten(), merge));
+impl Parts {
+    /// One page of what several shards listed.
+    fn merge(&mut self) -> Outcome {
+        let mut all: Vec<(Key, Found)> = Vec::new();
+        let mut more = false;
+        for part in self.pages.drain(..) {
+            if let CacheAnswer::Page {
+                rows, more: others, ..
+            } = part?
+            {
+                all.extend(rows);
+                more |= others;
             }
         }
-        let lost = || Err(Failure::new(Code::Internal, "an answer was lost"));
-        outcomes
-            .into_iter()
-            .map(|outcome| outcome.unwrap_or_else(lost))
-            .collect()
+        all.sort_unstable_by(|(one, _), (two, _)| one.cmp(two));
+        let with_values = self.value_bytes > 0;
+        let mut bytes = 0;
+        let fits = all.iter().take(self.limit).take_while(|(_, found)| {
+            bytes += u64::from(found.length);
+            !with_values || bytes <= self.value_bytes
+        });
+        let whole = fits.count().max(usize::from(self.limit > 0)).min(all.len());
+        more |= all.len() > whole;
+        all.truncate(whole);
+        Ok(CacheAnswer::Page {
+            rows: all,
+            more,
+            with_values,
+        })
     }
 }
 
-/// One page of what several shards listed.
-fn merged(parts: impl Iterator<Item = Outcome>, merge: Merge) -> Outcome {
-    let mut all: Vec<(Key, Found)> = Vec::new();
-    let mut more = false;
-    for part in parts {
-        if let CacheAnswer::Page {
-            rows, more: others, ..
-        } = part?
-        {
-            all.extend(rows);
-            more |= others;
-        }
-    }
-    all.sort_unstable_by(|(one, _), (two, _)| one.cmp(two));
-    let with_values = merge.value_bytes > 0;
-    let mut bytes = 0;
-    let fits = all.iter().take(merge.limit).take_while(|(_, found)| {
-        bytes += u64::from(found.length);
-        !with_values || bytes <= merge.value_bytes
-    });
-    let whole = fits.count().max(usize::from(merge.limit > 0)).min(all.len());
-    more |= all.len() > whole;
-    all.truncate(whole);
-    Ok(CacheAnswer::Page {
-        rows: all,
-        more,
-        with_values,
+/// Carries out one op and waits for its outcome. Whether the caller may is not asked here; see [`super::check`].
+pub(crate) async fn one(caches: &Arc<Caches>, handle: &Arc<CacheHandle>, op: CacheOp) -> Outcome {
+    let (sender, receiver) = oneshot::channel();
+    let shard = shard_of(&op, handle.spec().shards);
+    let place = Place::Task(sender);
+    ask(caches, handle, vec![(shard, Asked { op, place })]).await;
+    receiver.await.unwrap_or_else(|_| {
+        Err(Failure::new(Code::Internal, "the outcome was lost").with_retry(Retry::OutcomeUnknown))
     })
 }
 
-/// Carries out ops on a cache, whose shards are opened if need be, and then runs `done` with the outcomes. Ops on one
-/// shard become one batch, in order; nothing is promised about the order between shards.
-///
-/// Whether the caller may is not asked here; see [`super::check`].
-pub(crate) async fn call(
+/// Hands ops to their shards, which are opened if need be. Ops on one shard become one batch, in order; nothing is
+/// promised about the order between shards. Returns when they are on their way, not when they are answered.
+pub(crate) async fn ask(
     caches: &Arc<Caches>,
     handle: &Arc<CacheHandle>,
-    ops: Vec<CacheOp>,
-    done: Done,
+    asked: Vec<(ShardIndex, Asked)>,
 ) {
-    let shards = handle.spec().shards;
-    let mut plan = Plan::new(shards, ops);
-    let gather = Arc::new(Gather {
-        state: Mutex::new(State {
-            left: plan.count.max(1),
-            outcomes: (0..plan.count.max(1)).map(|_| None).collect(),
-            lists: std::mem::take(&mut plan.lists),
-            done: Some(done),
-        }),
-    });
-    if plan.count == 0 {
-        let mut state = gather.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let done = state.done.take();
-        drop(state);
-        return done.into_iter().for_each(|done| done(Vec::new()));
+    let mut by_shard: Vec<(ShardIndex, Vec<Asked>)> = Vec::new();
+    for (shard, asked) in asked {
+        match by_shard.iter_mut().find(|(held, _)| *held == shard) {
+            Some((_, others)) => others.push(asked),
+            None => by_shard.push((shard, vec![asked])),
+        }
     }
-    for (shard, ops) in plan.by_shard {
+    for (shard, asked) in by_shard {
         let cell = match handle.open_cell(shard) {
             Some(cell) => Ok(cell),
             None => caches.open(handle, shard).await,
         };
-        let asked = ops.into_iter().map(|(index, op)| Asked {
-            op,
-            place: Place {
-                gather: Arc::clone(&gather),
-                index,
-            },
-        });
         match cell {
             Ok(cell) => cell.ask(asked),
-            Err(why) => asked.for_each(|asked| asked.place.fill(Err(why.failure()))),
-        }
-    }
-}
-
-/// Which op goes to which shard.
-struct Plan {
-    by_shard: Vec<(ShardIndex, Vec<(usize, CacheOp)>)>,
-    /// Outcomes that will come.
-    count: usize,
-    lists: Vec<Merge>,
-}
-
-impl Plan {
-    fn new(shards: u32, ops: Vec<CacheOp>) -> Self {
-        let mut plan = Self {
-            by_shard: Vec::new(),
-            count: ops.len(),
-            lists: Vec::new(),
-        };
-        for (index, op) in ops.into_iter().enumerate() {
-            match shard_of(&op, shards) {
-                Some(shard) => plan.put(shard, index, op),
-                None => plan.list(shards, index, &op),
+            Err(why) => {
+                for Asked { place, .. } in asked {
+                    place.fill(Err(why.failure()));
+                }
             }
         }
-        plan
-    }
-
-    fn put(&mut self, shard: ShardIndex, index: usize, op: CacheOp) {
-        match self.by_shard.iter_mut().find(|(held, _)| *held == shard) {
-            Some((_, ops)) => ops.push((index, op)),
-            None => self.by_shard.push((shard, vec![(index, op)])),
-        }
-    }
-
-    fn list(&mut self, shards: u32, index: usize, op: &CacheOp) {
-        let CacheOp::List {
-            limit, value_bytes, ..
-        } = op
-        else {
-            return;
-        };
-        self.lists.push(Merge {
-            first: index,
-            rest: self.count,
-            parts: shards as usize,
-            limit: (*limit).min(LIST_MAX) as usize,
-            value_bytes: *value_bytes,
-        });
-        self.put(ShardIndex(0), index, op.clone());
-        for shard in 1..shards {
-            self.put(ShardIndex(shard), self.count, op.clone());
-            self.count += 1;
-        }
     }
 }
 
-/// The shard of an op; `None`: all of them.
-fn shard_of(op: &CacheOp, shards: u32) -> Option<ShardIndex> {
-    let key = match op {
+/// Lists all shards of a cache as one, and then runs `done` with the page.
+pub(crate) async fn list(caches: &Arc<Caches>, handle: &Arc<CacheHandle>, op: CacheOp, done: Done) {
+    let shards = handle.spec().shards;
+    let (limit, value_bytes) = match &op {
+        CacheOp::List {
+            limit, value_bytes, ..
+        } => (*limit, *value_bytes),
+        CacheOp::Get { .. }
+        | CacheOp::Put { .. }
+        | CacheOp::Delete { .. }
+        | CacheOp::Add { .. }
+        | CacheOp::Sum { .. } => (0, 0),
+    };
+    let gather = Arc::new(Gather(Mutex::new(Parts {
+        pages: Vec::new(),
+        left: shards,
+        limit: limit.min(LIST_MAX) as usize,
+        value_bytes,
+        done: Some(done),
+    })));
+    let asked = (0..shards).map(|shard| {
+        let place = Place::Part(Arc::clone(&gather));
+        let op = op.clone();
+        (ShardIndex(shard), Asked { op, place })
+    });
+    ask(caches, handle, asked.collect()).await;
+}
+
+/// The shard of an op; of a list, the first one.
+pub(super) fn shard_of(op: &CacheOp, shards: u32) -> ShardIndex {
+    match op {
         CacheOp::Get { key }
         | CacheOp::Put { key, .. }
         | CacheOp::Delete { key, .. }
         | CacheOp::Add { key, .. }
-        | CacheOp::Sum { key } => key,
-        CacheOp::List { .. } => return (shards <= 1).then_some(ShardIndex(0)),
-    };
-    Some(super::shard_of_key(key, shards))
+        | CacheOp::Sum { key } => shard_of_key(key, shards),
+        CacheOp::List { .. } => ShardIndex(0),
+    }
 }
 
 /// The shard of a key.
-pub(super) fn route(key: &[u8], shards: u32) -> ShardIndex {
+pub(crate) fn shard_of_key(key: &[u8], shards: u32) -> ShardIndex {
     Routing::Modulo.shard(Some(key), shards)
 }
 
@@ -369,11 +309,12 @@ pub(super) fn read_current(
             value,
         };
     }
-    Err(
-        Failure::new(Code::ShardUnavailable, "the entry changed while it was read")
-            .with_reason("stale")
-            .with_retry(Retry::Retry),
+    Err(Failure::new(
+        Code::ShardUnavailable,
+        "the entry changed while it was read",
     )
+    .with_reason("stale")
+    .with_retry(Retry::Retry))
 }
 
 /// The value that the put at `offset` set; `None` when compaction removed it. Blocking.
@@ -385,21 +326,11 @@ pub(super) fn read_value(
     offset: Offset,
 ) -> Result<Option<Bytes>, Failure> {
     let Some(log) = log else { return Ok(None) };
-    let page = match log.read(offset, 1, log.end()) {
-        Ok(page) => page,
-        Err(ReadRefused::BelowStart { .. }) => return Ok(None),
-        Err(error) => return Err(unreadable(offset, &error)),
-    };
-    let Some(batch) = page.batches.first() else {
-        return Ok(None);
-    };
-    for record in Records::new(batch).map_err(|error| unreadable(offset, &error))? {
-        let record = record.map_err(|error| unreadable(offset, &error))?;
-        if record.offset >= offset {
-            return Ok(record.value.filter(|_| record.offset == offset));
-        }
+    match log.record(offset) {
+        Ok(record) => Ok(record.and_then(|record| record.value)),
+        Err(ReadRefused::BelowStart { .. }) => Ok(None),
+        Err(error) => Err(unreadable(offset, &error)),
     }
-    Ok(None)
 }
 
 /// The log of a cache cannot be read.
@@ -412,63 +343,62 @@ pub(super) fn unreadable(offset: Offset, why: &dyn std::fmt::Display) -> Failure
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_list_over_many_shards_is_merged_into_one_page() {
-        let list = CacheOp::List {
-            prefix: Bytes::new(),
-            after: None,
-            limit: 3,
-            value_bytes: 0,
-        };
-        let get = CacheOp::Get {
-            key: Bytes::from_static(b"k"),
-        };
-        let plan = Plan::new(3, vec![get.clone(), list.clone(), get, list]);
-        assert_eq!(plan.count, 8);
-        let found = |version| Found {
-            version: Offset(version),
+    fn page(keys: &[&str], more: bool) -> Outcome {
+        let found = Found {
+            version: Offset(1),
             expires: None,
-            length: 0,
-            value: Some(Bytes::new()),
+            length: 2,
+            value: Some(Bytes::from_static(b"vv")),
         };
-        let page = |keys: &[&str], more| {
-            let rows = keys
-                .iter()
-                .map(|key| (Key::from(key.as_bytes()), found(1)))
-                .collect();
-            let with_values = false;
-            Some(Ok(CacheAnswer::Page {
-                rows,
-                more,
-                with_values,
-            }))
-        };
-        let value = || Some(Ok(CacheAnswer::Value(None)));
-        let mut state = State {
-            outcomes: vec![
-                value(),
-                page(&["b", "e"], false),
-                value(),
-                page(&["a"], true),
-                page(&["a", "d"], false),
-                page(&["c"], false),
-                page(&[], false),
-                page(&["b"], false),
-            ],
+        let row = |key: &&str| (Key::from(key.as_bytes()), found.clone());
+        Ok(CacheAnswer::Page {
+            rows: keys.iter().map(row).collect(),
+            more,
+            with_values: true,
+        })
+    }
+
+    fn merged(limit: usize, value_bytes: u64, pages: Vec<Outcome>) -> (String, bool) {
+        let mut parts = Parts {
+            pages,
             left: 0,
-            lists: plan.lists,
+            limit,
+            value_bytes,
             done: None,
         };
-        let outcomes = state.finish();
-        assert_eq!(outcomes.len(), 4);
-        let keys = |outcome: &Outcome| match outcome.as_ref().unwrap() {
+        match parts.merge().unwrap() {
             CacheAnswer::Page { rows, more, .. } => {
-                let keys = rows.iter().map(|(key, _)| String::from_utf8_lossy(key).into());
-                (keys.collect::<Vec<String>>().join(""), *more)
+                let keys = rows.iter().map(|(key, _)| String::from_utf8_lossy(key));
+                (keys.collect::<Vec<_>>().concat(), more)
             }
             other => panic!("{other:?}"),
-        };
-        assert_eq!(keys(&outcomes[1]), ("abc".into(), true));
-        assert_eq!(keys(&outcomes[3]), ("ab".into(), true));
+        }
+    }
+
+    #[test]
+    fn a_list_over_many_shards_is_merged_into_one_page() {
+        let pages = || vec![page(&["b", "e"], false), page(&["a", "d"], false)];
+        assert_eq!(merged(9, 0, pages()), ("abde".into(), false));
+        assert_eq!(merged(3, 0, pages()), ("abd".into(), true));
+        assert_eq!(merged(9, 5, pages()), ("ab".into(), true));
+        assert_eq!(merged(9, 1, pages()), ("a".into(), true));
+        assert_eq!(merged(9, 0, vec![page(&["a"], true)]), ("a".into(), true));
+        assert_eq!(merged(9, 0, vec![]), (String::new(), false));
+    }
+
+    #[test]
+    fn a_list_is_answered_once_and_by_its_last_shard() {
+        let (sender, mut receiver) = oneshot::channel();
+        let gather = Gather(Mutex::new(Parts {
+            pages: Vec::new(),
+            left: 2,
+            limit: 9,
+            value_bytes: 0,
+            done: Some(Box::new(move |outcome| drop(sender.send(outcome)))),
+        }));
+        gather.add(page(&["a"], false));
+        assert!(receiver.try_recv().is_err());
+        gather.add(Err(Failure::new(Code::Storage, "unreadable")));
+        assert!(receiver.try_recv().unwrap().is_err());
     }
 }

@@ -7,7 +7,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use bytes::Bytes;
-use felix_engine::cache::{CacheEffect, CacheInput, CacheOp, CacheShard, CacheStats, CacheTicket};
+use felix_engine::cache::{
+    CacheAnswer, CacheEffect, CacheInput, CacheOp, CacheRefused, CacheShard, CacheStats,
+    CacheTicket,
+};
 use felix_engine::keyed::{Entry, Key, Remembered, Sum};
 use felix_engine::{CloseReason, Effect, Input, Page, ReaderId, Start};
 use felix_journal::{Completions, LogHandle, LogReader, ReadRefused, WriteFailure};
@@ -17,7 +20,7 @@ use slab::Slab;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::call::{Answered, Place, finish};
+use super::call::{Place, finish};
 use crate::shards::cell::{Marks, batches, now};
 use crate::shards::mailbox::{Delivery, Mailbox, Said};
 
@@ -35,11 +38,31 @@ impl std::fmt::Debug for Cell {
     }
 }
 
+/// What becomes of a record when its log is compacted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is needed.
+    Stays,
+    /// A newer record of its key says all that counts.
+    Superseded,
+    /// It is the newest of its key, a deletion that everybody had time to see.
+    LastDeletion,
+}
+
 /// One request, and where its answer goes.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) op: CacheOp,
     pub(crate) place: Place,
+}
+
+/// An op that the core answered.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) place: Place,
+    /// Of a get.
+    pub(crate) key: Option<Bytes>,
+    pub(crate) outcome: Result<CacheAnswer, CacheRefused>,
 }
 
 struct Inner {
@@ -162,6 +185,13 @@ impl Cell {
         }
     }
 
+    /// Where history begins to be whole: below it deletions may be missing, or, of a cache in memory, anything.
+    pub(crate) fn history_start(&self) -> Offset {
+        let inner = self.lock();
+        let floor = inner.log.as_ref().map(LogHandle::tombstone_floor);
+        inner.core.shard().start().max(floor.unwrap_or_default())
+    }
+
     pub(crate) fn stats(&self) -> CacheStats {
         self.lock().core.stats()
     }
@@ -215,14 +245,23 @@ impl Cell {
         self.lock().core.learn(key, offset, value);
     }
 
-    /// Whether compaction keeps these records, which are one batch's.
-    pub(crate) fn keeps(&self, records: &[(Keyed, Offset, TimeMs)], stay: &mut Vec<bool>) {
+    /// What compaction is to do with records, which are one batch's.
+    pub(crate) fn sift(&self, records: &[(Keyed, Offset, TimeMs)]) -> Vec<Fate> {
         let inner = self.lock();
         let now = now();
-        let keeps = |(form, offset, time): &(Keyed, Offset, TimeMs)| {
-            inner.core.keeps(form, *offset, *time, now)
+        let fate = |(form, offset, time): &(Keyed, Offset, TimeMs)| {
+            if inner.core.keeps(form, *offset, *time, now) {
+                return Fate::Stays;
+            }
+            match form {
+                Keyed::Delete { key } if inner.core.entry(key).is_none() => Fate::LastDeletion,
+                Keyed::Delete { .. }
+                | Keyed::Put { .. }
+                | Keyed::Add { .. }
+                | Keyed::Checkpoint { .. } => Fate::Superseded,
+            }
         };
-        stay.extend(records.iter().map(keeps));
+        records.iter().map(fate).collect()
     }
 
     /// Runs a turn, then whatever was asked meanwhile, and lets the answers go.
@@ -411,6 +450,15 @@ fn read_page(cell: &Arc<Cell>, log: LogReader, ask: PageAsk) {
     let report = Arc::clone(cell);
     cell.blocking(move || {
         let page = match log.read(from, max_bytes as usize, until) {
+            Ok(page) if page.is_sparse && page.batches.is_empty() => Page::Sparse {
+                batches: Vec::new(),
+                next: page.next,
+            },
+            Ok(page) if page.is_sparse => {
+                let next = page.next;
+                batches(page.batches)
+                    .map_or(Page::Unreadable, |batches| Page::Sparse { batches, next })
+            }
             Ok(page) => batches(page.batches).map_or(Page::Unreadable, Page::Batches),
             Err(ReadRefused::BelowStart { oldest }) => Page::BelowStart { oldest },
             Err(error) => {

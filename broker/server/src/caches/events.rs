@@ -99,10 +99,12 @@ mod tests {
         let mut out = Vec::new();
         events(&batch, Offset(from), filter, TimeMs(now), &mut out).unwrap();
         out.iter()
-            .map(|frame| match Message::decode(&frame[felix_wire::frame::HEADER_BYTES..]) {
-                Ok(Message::CacheEvent(event)) => (event.key, event.value, event.offset),
-                other => panic!("{other:?}"),
-            })
+            .map(
+                |frame| match Message::decode(&frame[felix_wire::frame::HEADER_BYTES..]) {
+                    Ok(Message::CacheEvent(event)) => (event.key, event.value, event.offset),
+                    other => panic!("{other:?}"),
+                },
+            )
             .collect()
     }
 

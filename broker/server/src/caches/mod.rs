@@ -1,11 +1,13 @@
 //! The caches this broker serves: their shards are opened when first needed, and closed when their cache goes away.
 //!
-//! [`call::call`] is the one way in for requests, whichever protocol they came by. [`watch`] follows changes.
+//! [`call::ask`] is the one way in for requests, whichever protocol they came by. [`watch`] follows changes.
 
 pub(crate) mod call;
 pub(crate) mod cell;
+mod compact;
 mod events;
 mod open;
+pub(crate) mod requests;
 mod snapshot;
 mod upkeep;
 pub(crate) mod watch;
@@ -16,8 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use felix_auth::{Action, Principal, Resource};
-use felix_engine::{AppendRefused, CloseReason};
 use felix_engine::cache::{CacheOp, CacheRefused};
+use felix_engine::{AppendRefused, CloseReason};
 use felix_journal::SyncMode;
 use felix_meta::CacheRecord;
 use felix_model::{CacheId, Incarnation, ShardIndex};
@@ -284,9 +286,9 @@ impl Caches {
             for (slot, shard) in handle.slots.iter().zip(0..) {
                 let _opening = slot.opening.lock().await;
                 let Some(cell) = slot.take() else { continue };
-                let index = self
-                    .store()
-                    .map(|store| index_file(&log_directory(store, &handle.spec, ShardIndex(shard))));
+                let index = self.store().map(|store| {
+                    index_file(&log_directory(store, &handle.spec, ShardIndex(shard)))
+                });
                 if !self.close(&cell, CloseReason::Stopping, index).await {
                     unflushed += 1;
                 }
@@ -335,7 +337,10 @@ impl Caches {
                 let detail = corrupt.get(&found.dir).cloned();
                 let is_served = served.contains_key(&(found.cache.clone(), found.incarnation));
                 let key = place(&found.cache, found.incarnation, found.shard);
-                listed.insert(key.clone(), Listed::on_disk(key, found.dir, is_served, detail));
+                listed.insert(
+                    key.clone(),
+                    Listed::on_disk(key, found.dir, is_served, detail),
+                );
             }
         }
         for (handle, shard, cell) in self.open_shards() {
@@ -353,11 +358,6 @@ fn log_directory(store: &Store, spec: &CacheSpec, shard: ShardIndex) -> PathBuf 
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The shard of a key.
-pub(crate) fn shard_of_key(key: &[u8], shards: u32) -> ShardIndex {
-    call::route(key, shards)
 }
 
 /// Whether a principal may carry out an op.
@@ -430,7 +430,10 @@ fn may_all(principal: &Principal, action: Action, id: &CacheId) -> bool {
 
 /// The refusal of a principal that lacks a permission. It never says whether the thing exists.
 pub(crate) fn forbidden(action: &str, id: &CacheId) -> Failure {
-    Failure::new(Code::Forbidden, format!("{action} on cache {id} is not granted"))
+    Failure::new(
+        Code::Forbidden,
+        format!("{action} on cache {id} is not granted"),
+    )
 }
 
 /// A refused op as a client reads it.
@@ -445,7 +448,7 @@ pub(crate) fn refused(why: &CacheRefused) -> Failure {
         CacheRefused::TooLarge { .. } => {
             Failure::new(Code::LimitExceeded, message).with_reason("record_bytes")
         }
-        CacheRefused::Overflow { .. } => invalid("counter_overflow"),
+        CacheRefused::Overflow { .. } => invalid("overflow"),
         CacheRefused::IdLength { .. } => invalid("idempotency_key_bytes"),
         CacheRefused::IdReused { .. } => invalid("idempotency_key_reused"),
         CacheRefused::IdsFull { .. } => Failure::new(Code::Overloaded, message)

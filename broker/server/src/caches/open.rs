@@ -5,11 +5,11 @@ use std::sync::{Arc, PoisonError};
 
 use felix_engine::cache::{CacheOptions, CacheShard, Fold, KEY_BYTES_MAX};
 use felix_engine::keyed::OnceBounds;
-use felix_engine::{CommitWhen, Overflow, ProducerTable, Shard, ShardOptions};
+use felix_engine::{CommitWhen, Input, Overflow, ProducerTable, Shard, ShardOptions};
 use felix_journal::{
     Completions, LogOptions, LogReader, OpenRefused, Recovered, SyncMode, WriteFailure, data_dir,
 };
-use felix_model::{CacheId, Generation, Offset, Records, ShardIndex};
+use felix_model::{CacheId, Generation, Records, ShardIndex};
 use felix_wire::error::{Code, Failure, Retry};
 
 use super::cell::{Cell, Reports};
@@ -70,9 +70,7 @@ impl OpenFailed {
             Self::Log {
                 source: OpenRefused::Damaged(_),
                 ..
-            } => unavailable
-                .with_reason("corrupt")
-                .with_retry(Retry::Fatal),
+            } => unavailable.with_reason("corrupt").with_retry(Retry::Fatal),
             Self::Log { .. } | Self::Unreadable { .. } | Self::Interrupted => unavailable
                 .with_reason("not_ready")
                 .with_retry_after_ms(1_000),
@@ -118,9 +116,8 @@ impl Caches {
             Kind::Memory { bytes } => self.open_memory(handle.spec(), bytes),
             Kind::Durable { sync } => {
                 let (caches, handle) = (Arc::clone(self), Arc::clone(handle));
-                let opening = tokio::task::spawn_blocking(move || {
-                    caches.open_durable(&handle, shard, sync)
-                });
+                let opening =
+                    tokio::task::spawn_blocking(move || caches.open_durable(&handle, shard, sync));
                 opening.await.map_err(|_| OpenFailed::Interrupted)??
             }
         };
@@ -185,13 +182,12 @@ impl Caches {
             || Fold::new(options.once),
             |loaded| Fold::from_snapshot(loaded, options.once),
         );
-        let fold = read_on(&log.reader(), &recovered, fold).map_err(|reason| {
-            OpenFailed::Unreadable {
+        let fold =
+            read_on(&log.reader(), &recovered, fold).map_err(|reason| OpenFailed::Unreadable {
                 cache: spec.id.clone(),
                 shard: shard.0,
                 reason,
-            }
-        })?;
+            })?;
         let (caches, failing) = (Arc::downgrade(self), Arc::downgrade(handle));
         let core = CacheShard::new(
             Shard::new(shard_options(&recovered, sync), ProducerTable::new(0)),
@@ -205,6 +201,8 @@ impl Caches {
         });
         cell.attach(log);
         reports.attach(&cell);
+        // Everything that recovery found is durable.
+        cell.report(Input::Flushed { end: recovered.end });
         Ok(cell)
     }
 
@@ -232,8 +230,7 @@ impl Caches {
     ) {
         let Some(store) = self.store() else { return };
         let (disk, root) = (Arc::clone(&store.disk), store.root.clone());
-        let walk =
-            tokio::task::spawn_blocking(move || data_dir::cache_logs(disk.as_ref(), &root));
+        let walk = tokio::task::spawn_blocking(move || data_dir::cache_logs(disk.as_ref(), &root));
         let places = match walk.await {
             Ok(Ok(places)) => places,
             Ok(Err(error)) => {
@@ -295,26 +292,27 @@ fn read_on(log: &LogReader, recovered: &Recovered, mut fold: Fold) -> Result<Fol
         let page = log
             .read(from, REBUILD_PAGE_BYTES, end)
             .map_err(|error| error.to_string())?;
-        if page.batches.is_empty() {
-            break;
-        }
         for batch in &page.batches {
-            from = observe(batch, &mut fold)
-                .map_err(|error| format!("the batch at offset {from} is none of a cache: {error}"))?;
+            observe(batch, &mut fold).map_err(|error| {
+                format!("what follows offset {from} is none of a cache: {error}")
+            })?;
         }
+        if page.next <= from {
+            return Err(format!("reading does not go on at offset {from}"));
+        }
+        from = page.next;
     }
     Ok(fold)
 }
 
-/// Takes the records of a batch and says where it ends.
-fn observe(batch: &bytes::Bytes, fold: &mut Fold) -> Result<Offset, felix_model::BatchRefused> {
+/// Takes the records of a batch.
+fn observe(batch: &bytes::Bytes, fold: &mut Fold) -> Result<(), felix_model::BatchRefused> {
     let records = Records::new(batch)?;
-    let end = records.header().next_offset();
     if records.header().is_control() {
-        return Ok(end);
+        return Ok(());
     }
     for record in records {
         fold.observe(&record?)?;
     }
-    Ok(end)
+    Ok(())
 }

@@ -150,7 +150,11 @@ pub(super) fn read(disk: &dyn Disk, path: &Path, end: Offset) -> Option<Loaded> 
             }
             fits.then_some(loaded)
         }
-        Err(why @ (SnapshotRefused::Io(_) | SnapshotRefused::Foreign | SnapshotRefused::Damaged { .. })) => {
+        Err(
+            why @ (SnapshotRefused::Io(_)
+            | SnapshotRefused::Foreign
+            | SnapshotRefused::Damaged { .. }),
+        ) => {
             tracing::warn!(path = %path.display(), %why, "the index of a cache is not used; its log is read");
             None
         }

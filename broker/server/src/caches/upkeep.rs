@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use felix_engine::cache::CacheStats;
+use felix_journal::LogHandle;
 use felix_model::ShardIndex;
 
 use super::cell::Cell;
@@ -30,13 +31,14 @@ impl Caches {
         }
     }
 
-    /// The slower chores: every ten seconds. Blocking.
+    /// The slower chores: every other second. Blocking.
     pub(crate) fn tend(&self) {
         let open = self.open_shards();
         let share = VALUE_BYTES_TOTAL / (open.len() as u64).max(1);
         for (handle, shard, cell) in &open {
             cell.set_value_bytes(share.max(VALUE_BYTES_MIN));
-            self.write_index(handle, *shard, cell);
+            self.write_index_if_grown(handle, *shard, cell);
+            self.compact_if_worth(handle, *shard, cell);
         }
         self.refresh_gauges();
     }
@@ -67,15 +69,10 @@ impl Caches {
         metrics.cache_evicted.absolute(sum.evicted);
     }
 
-    fn write_index(&self, handle: &Arc<CacheHandle>, shard: ShardIndex, cell: &Cell) {
-        let (Some(store), Some(log), Some(slot)) = (
-            self.store(),
-            cell.log(),
-            handle.slots.get(shard.0 as usize),
-        ) else {
+    fn write_index_if_grown(&self, handle: &Arc<CacheHandle>, shard: ShardIndex, cell: &Cell) {
+        let (Some(log), Some(slot)) = (cell.log(), handle.slots.get(shard.0 as usize)) else {
             return;
         };
-        let end = cell.marks().committed.0;
         let grown = log.reader().bytes();
         let before = slot.snapshot_at.load(Ordering::Relaxed);
         let index_bytes = cell.stats().keys * INDEX_BYTES_PER_KEY;
@@ -84,11 +81,28 @@ impl Caches {
         if growth < GROWTH_BYTES.max(index_bytes) {
             return;
         }
+        if self.write_index(handle, shard, cell, &log) {
+            slot.snapshot_at.store(grown, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes the index of a shard down. `false` when that failed, which was reported.
+    pub(super) fn write_index(
+        &self,
+        handle: &Arc<CacheHandle>,
+        shard: ShardIndex,
+        cell: &Cell,
+        log: &LogHandle,
+    ) -> bool {
+        let Some(store) = self.store() else {
+            return false;
+        };
         let path = index_file(&log_directory(store, handle.spec(), shard));
-        match snapshot::write(cell, &log, store.disk.as_ref(), &path) {
-            Ok(()) => slot.snapshot_at.store(grown, Ordering::Relaxed),
+        match snapshot::write(cell, log, store.disk.as_ref(), &path) {
+            Ok(()) => true,
             Err(error) => {
-                tracing::warn!(cache = %handle.spec().id, shard = shard.0, end, %error, "the index of a cache was not written down");
+                tracing::warn!(cache = %handle.spec().id, shard = shard.0, %error, "the index of a cache was not written down");
+                false
             }
         }
     }

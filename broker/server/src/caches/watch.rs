@@ -23,10 +23,10 @@ use felix_wire::message::{
 use felix_wire::negotiate::{Ending, Peer};
 use quinn::SendStream;
 
-use super::call::{read_current, unreadable};
+use super::call::{read_current, shard_of_key, unreadable};
 use super::cell::Cell;
 use super::events::{Filter, event, events};
-use super::{CacheHandle, CacheSpec, Kind, closed, forbidden, may_key, may_prefix, shard_of_key};
+use super::{CacheHandle, CacheSpec, Kind, closed, forbidden, may_key, may_prefix};
 use crate::conn::stream::{StreamState, gather_small};
 use crate::conn::{Conn, OpenSubscription};
 use crate::limits::PULL_BYTES;
@@ -79,14 +79,14 @@ fn invalid(message: &str) -> Failure {
 
 fn filter(ask: &CacheWatch) -> Result<Filter, Failure> {
     if ask.retained && ask.from_offset.is_some() {
-        return Err(invalid("a watch begins with current values or at an offset, not both"));
+        return Err(invalid(
+            "a watch begins with current values or at an offset, not both",
+        ));
     }
     match (&ask.key, &ask.prefix) {
         (Some(key), None) => Ok(Filter::Key(Bytes::copy_from_slice(key.as_bytes()))),
         (None, Some(prefix)) => Ok(Filter::Prefix(Bytes::copy_from_slice(prefix.as_bytes()))),
-        (Some(_), Some(_)) | (None, None) => {
-            Err(invalid("a watch names either a key or a prefix"))
-        }
+        (Some(_), Some(_)) | (None, None) => Err(invalid("a watch names either a key or a prefix")),
     }
 }
 
@@ -286,7 +286,10 @@ fn list(cell: &Cell, filter: &Filter, until: Offset) -> Result<Vec<(Key, Entry)>
     if let Filter::Key(key) = filter {
         let entry = cell.current(key).map(|(entry, _)| entry);
         let entry = entry.filter(|entry| entry.is_live(now()) && entry.offset < until);
-        return Ok(entry.map(|entry| (Key::from(key.as_ref()), entry)).into_iter().collect());
+        return Ok(entry
+            .map(|entry| (Key::from(key.as_ref()), entry))
+            .into_iter()
+            .collect());
     }
     let mut after: Option<Key> = None;
     loop {
@@ -462,10 +465,7 @@ impl Egress {
             resume_from: resume.0,
         };
         // A client that is gone needs no ending.
-        let _ = self
-            .send
-            .write_chunk(Message::from(lagged).encode())
-            .await;
+        let _ = self.send.write_chunk(Message::from(lagged).encode()).await;
         self.end(None).await;
     }
 
@@ -521,7 +521,11 @@ impl Ahead {
                 }
             }
         }
-        while self.0.pop_front_if(|record| record.offset < offset).is_some() {}
+        while self
+            .0
+            .pop_front_if(|record| record.offset < offset)
+            .is_some()
+        {}
         let found = self.0.front().filter(|record| record.offset == offset);
         Ok(found.and_then(|record| record.value.clone()))
     }

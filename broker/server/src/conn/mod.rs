@@ -2,8 +2,10 @@
 
 pub(crate) mod answers;
 mod auth;
+mod caches;
 pub(crate) mod calls;
 mod frames;
+pub(crate) mod groups;
 mod inspect;
 pub(crate) mod publish;
 mod reads;
@@ -185,11 +187,11 @@ mod tests {
     #[test]
     fn an_allowance_doubles_while_half_of_it_is_used_and_ends_at_the_limit() {
         let mut allowance = Allowance(CLIENT_STREAMS_FIRST);
-        assert_eq!(allowance.grow(31), None);
-        assert_eq!(allowance.grow(32), Some(VarInt::from_u32(128)));
-        assert_eq!(allowance.grow(32), None);
+        assert_eq!(allowance.grow(23), None);
+        assert_eq!(allowance.grow(24), Some(VarInt::from_u32(96)));
+        assert_eq!(allowance.grow(24), None);
         let grown: Vec<_> = (0..9).filter_map(|_| allowance.grow(1_024)).collect();
         assert_eq!(grown.last(), Some(&VarInt::from_u32(CLIENT_STREAMS_MAX)));
-        assert_eq!(grown.len(), 3);
+        assert_eq!(grown.len(), 4);
     }
 }

@@ -4,7 +4,7 @@ pub(crate) mod cell;
 mod compact;
 pub(crate) mod mailbox;
 mod marker;
-mod open;
+pub(crate) mod open;
 pub(crate) mod state;
 
 use std::collections::{BTreeMap, HashMap};
@@ -24,6 +24,7 @@ pub(crate) use marker::Marker;
 use self::cell::Cell;
 use self::marker::Marked;
 use crate::fair::RateLimit;
+use crate::groups::timers::Timers;
 use crate::metrics::Metrics;
 
 /// What the catalogue says about a stream, as far as serving it goes.
@@ -112,6 +113,15 @@ impl StreamHandle {
             .clone()
     }
 
+    /// The lock under which a shard of the stream is opened and closed. There is none for a shard it does not have.
+    pub(crate) async fn opening(
+        &self,
+        shard: ShardIndex,
+    ) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        let slot = self.slots.get(shard.0 as usize)?;
+        Some(slot.opening.lock().await)
+    }
+
     fn open_cells(&self) -> Vec<(u32, Arc<Cell>)> {
         (0..)
             .zip(self.slots.iter())
@@ -162,8 +172,9 @@ pub(crate) struct Shards {
     tenants: Mutex<HashMap<felix_model::TenantId, Weak<Tenant>>>,
     corrupt: Mutex<BTreeMap<PathBuf, String>>,
     quota: crate::config::PublishQuota,
-    runtime: Handle,
-    metrics: Arc<Metrics>,
+    pub(crate) runtime: Handle,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) timers: Arc<Timers>,
     started: std::time::Instant,
     /// Long work in the background is to end.
     stopping: AtomicBool,
@@ -253,6 +264,7 @@ impl Shards {
             quota,
             runtime: Handle::current(),
             metrics,
+            timers: Arc::default(),
             started: std::time::Instant::now(),
             stopping: AtomicBool::new(false),
         })
@@ -363,12 +375,14 @@ impl Shards {
     /// Closes a shard that was taken out of its slot, and its log. `false` when the log could not be flushed.
     async fn close(&self, cell: &Arc<Cell>, reason: CloseReason) -> bool {
         self.metrics.shards_open.decrement(1.0);
+        let groups_flushed = crate::groups::close_groups(cell).await;
         // A shard that is dropped instead of closed has nothing in flight any more.
         let _ = cell.close(reason).await;
         let Some(log) = cell.log() else { return true };
-        tokio::task::spawn_blocking(move || log.close().is_ok())
+        let flushed = tokio::task::spawn_blocking(move || log.close().is_ok())
             .await
-            .unwrap_or(false)
+            .unwrap_or(false);
+        flushed && groups_flushed
     }
 
     /// Stops every shard and makes what was acknowledged durable. Answers how many logs could not be flushed.
@@ -474,6 +488,17 @@ impl Shards {
                 cell.timeout();
             }
         }
+    }
+
+    /// A log is damaged and not served.
+    pub(crate) fn note_corrupt(&self, directory: &Path, damage: &str) {
+        tracing::error!(directory = %directory.display(), damage, "a log is corrupt and is not served");
+        lock(&self.corrupt).insert(directory.to_owned(), damage.to_owned());
+    }
+
+    /// A log could be opened.
+    pub(crate) fn note_whole(&self, directory: &Path) {
+        lock(&self.corrupt).remove(directory);
     }
 
     pub(crate) fn corrupt_count(&self) -> usize {

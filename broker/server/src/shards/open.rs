@@ -233,6 +233,7 @@ impl Shards {
         );
         cell.attach(log);
         reports.attach(Reports(Arc::downgrade(&cell)));
+        self.open_lane_if_there(handle, spec, ShardIndex(shard), &cell);
         Ok(cell)
     }
 

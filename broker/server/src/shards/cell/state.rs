@@ -12,7 +12,7 @@ use felix_journal::{LogHandle, ReadRefused};
 use felix_model::Offset;
 use felix_model::forms::Commit;
 
-use super::{Cell, Inner, Waiter, now};
+use super::{Cell, Inner, Settle, now};
 use crate::fair::Grant;
 
 /// Hears what became of a commit, on whatever thread finished it. It must not block.
@@ -62,13 +62,14 @@ impl Cell {
         grant: Grant,
         done: Done,
     ) {
-        let mut inner = self.lock();
         let waiting = CommitWaiting {
             done,
             _grant: grant,
         };
-        let ticket = Ticket(inner.waiting.insert(Waiter::Commit(waiting)) as u64);
-        inner.commit(self, (ticket, op), options);
+        self.with(|inner| {
+            let ticket = Ticket(inner.waiting.insert(Settle::Commit(waiting)) as u64);
+            inner.commit(self, (ticket, op), options);
+        });
     }
 
     /// One key of an entity's state, and the newest commit that the answer reflects.
@@ -160,7 +161,7 @@ impl Inner {
     pub(super) fn answer_commits(&mut self) {
         for answer in self.answers.drain(..) {
             let found = super::key(answer.ticket.0).and_then(|key| self.waiting.try_remove(key));
-            if let Some(Waiter::Commit(waiting)) = found {
+            if let Some(Settle::Commit(waiting)) = found {
                 waiting.settle(answer.outcome);
             }
         }
