@@ -10,7 +10,7 @@ use felix_model::ShardIndex;
 use serde::Serialize;
 
 use crate::broker::Shared;
-use crate::shards::producers_marker;
+use crate::shards::Marker;
 
 /// The file in which the journal keeps whose data a directory is.
 const IDENTITY: &str = "identity.json";
@@ -120,13 +120,12 @@ fn copy(shared: &Shared, to: PathBuf) -> Result<Report, BackupRefused> {
             copy_log(&groups.lane(), &lane_beside(&target))?;
         }
         let copied = copy_log(&log, &target)?;
-        if store
-            .disk
-            .open_read_only(&producers_marker(&place(&store.root)))
-            .is_ok()
-        {
-            felix_journal::durable::create(store.disk.as_ref(), &producers_marker(&target))
-                .map_err(|e| directory(&e))?;
+        let origin = place(&store.root);
+        for marker in Marker::ALL {
+            if marker.is_at(store, &origin) {
+                felix_journal::durable::create(store.disk.as_ref(), &marker.path(&target))
+                    .map_err(|e| directory(&e))?;
+            }
         }
         shards.push(Copied {
             stream,
