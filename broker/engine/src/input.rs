@@ -77,6 +77,14 @@ pub enum Page {
     /// Whole batches in offset order without holes. The first may begin below what was asked for,
     /// but not end at or below it; there is at least one.
     Batches(Vec<Arc<Batch>>),
+    /// The same from where the log was compacted: batches may be missing before, between and after
+    /// those that are left, of which there may be none.
+    Sparse {
+        /// In offset order. None ends at or below what was asked for.
+        batches: Vec<Arc<Batch>>,
+        /// Where to go on: what lies between is in the batches or gone for good.
+        next: Offset,
+    },
     /// Retention took the position away in the meantime.
     BelowStart {
         /// The first offset that is still there.

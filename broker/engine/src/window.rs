@@ -91,7 +91,8 @@ pub(crate) struct Want {
 /// What it gets.
 #[derive(Clone, Debug)]
 pub(crate) struct NextRun {
-    /// Where the run begins: the position, or behind the control batches that stood there.
+    /// Where the run begins: the position, or behind the control batches that stood there and what
+    /// was compacted away.
     pub(crate) from: Offset,
     /// `None`: nothing but control batches, or nothing at all.
     pub(crate) run: Option<Run>,
@@ -113,7 +114,7 @@ impl NextRun {
     }
 }
 
-/// Takes the control batches at the position out of the way, and then contiguous data batches up
+/// Takes the control batches at the position out of the way, and then the data batches up
 /// to the next control batch or the bounds of `want`, one at least.
 pub(crate) fn next_run<'a>(batches: impl Iterator<Item = &'a Arc<Batch>>, want: &Want) -> NextRun {
     let mut from = want.position;
@@ -129,6 +130,10 @@ pub(crate) fn next_run<'a>(batches: impl Iterator<Item = &'a Arc<Batch>>, want: 
             }
             BatchKind::Control => break,
             BatchKind::Data => {
+                if run.is_empty() {
+                    // What lies before it was compacted away.
+                    from = from.max(batch.base);
+                }
                 if !run.is_empty() && bytes + batch.bytes_len > u64::from(want.max_bytes) {
                     is_cut_short = true;
                     break;

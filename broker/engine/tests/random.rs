@@ -160,6 +160,16 @@ impl Pair {
                     .reports
                     .push_back(Report::Trimmed(self.disk.start));
             }
+            Op::Compact(below, gone) if durable => {
+                let below = below.min(self.model.committed);
+                let closed = self
+                    .disk
+                    .written
+                    .iter()
+                    .filter(|batch| batch.end.0 <= below);
+                let some = closed.filter(|batch| gone >> (batch.base.0 % 64) & 1 == 1);
+                self.disk.gone.extend(some.map(|batch| batch.base.0));
+            }
             Op::Tick(ms) => {
                 self.now += ms;
                 if self.model.next_timeout().is_some_and(|due| due <= self.now) {
@@ -168,7 +178,12 @@ impl Pair {
                 }
             }
             Op::Close => self.close(),
-            Op::Write(_) | Op::Fail(_) | Op::AnswerRead(..) | Op::SpoilRead(..) | Op::Trim(_) => {}
+            Op::Write(_)
+            | Op::Fail(_)
+            | Op::AnswerRead(..)
+            | Op::SpoilRead(..)
+            | Op::Trim(_)
+            | Op::Compact(..) => {}
         }
     }
 
@@ -265,11 +280,35 @@ impl Pair {
         }
         let wanted = |batch: &&Arc<Batch>| batch.end.0 > from && batch.end.0 <= until;
         let found = self.disk.written.iter().filter(wanted).take(take);
+        if found
+            .clone()
+            .any(|batch| self.disk.gone.contains(&batch.base.0))
+        {
+            return self.answer_sparse(reader, from, &found.cloned().collect::<Vec<_>>());
+        }
         // As it would come from disk: without what only memory knows.
         let found: Vec<_> = found
             .map(|batch| Arc::new(Batch::from_log(batch.log().unwrap().clone()).unwrap()))
             .collect();
         self.page(reader, from, found);
+    }
+
+    /// Some of the batches that were read are gone.
+    fn answer_sparse(&mut self, reader: ReaderId, from: u64, read: &[Arc<Batch>]) {
+        let gone = &self.disk.gone;
+        let left = read.iter().filter(|batch| !gone.contains(&batch.base.0));
+        let left: Vec<_> = left.cloned().collect();
+        let bases: Vec<u64> = left.iter().map(|batch| batch.base.0).collect();
+        let next = read.last().unwrap().end;
+        self.model.sparse_page(reader, from, &bases, next.0);
+        self.handle(Input::PageRead {
+            reader,
+            from: Offset(from),
+            page: Page::Sparse {
+                batches: left,
+                next,
+            },
+        });
     }
 
     fn spoil(&mut self, which: usize, hole: bool) {

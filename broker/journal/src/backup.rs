@@ -12,8 +12,8 @@ use felix_model::Offset;
 use crate::disk::{Disk, DiskError, DiskFile, Doing};
 use crate::durable;
 use crate::log::{
-    Damage, Kind, LogOptions, OpenFiles, OpenRefused, Scan, SearchFailed, Segment, Shared, Stop,
-    SyncFailed, mark_file, open_existing, segment_path,
+    Damage, End, Entry, Kind, LogOptions, Manifest, OpenFiles, OpenRefused, SearchFailed, Segment,
+    Shared, Sparse, Stop, SyncFailed, mark_file, open_existing, segment_path,
 };
 use crate::reader::LogReader;
 
@@ -146,6 +146,7 @@ fn copy_segments(
         bytes: 0,
     };
     let mut place = None;
+    let mut manifest = Manifest::default();
     for segment in &segments {
         let file = match segment.file(shared) {
             Ok(file) => file,
@@ -159,9 +160,17 @@ fn copy_segments(
             &segment_path(dir, segment.base, Kind::Log),
             end.bytes,
         )?;
+        if let Some(sparse) = segment.sparse {
+            manifest.put(entry_of(segment.base, sparse, &end));
+        }
         copied.end = Offset(end.next);
         copied.bytes += end.bytes;
         place = Some(end);
+    }
+    manifest.cleaned_to = shared.cleaned_to().min(copied.end.0);
+    manifest.tombstone_floor = shared.tombstone_floor().min(copied.end.0);
+    if !manifest.is_blank() {
+        manifest.write(disk, dir)?;
     }
     if let Some(place) = place {
         durable::replace(disk, &mark_file(dir), &place.mark(disk))?;
@@ -170,20 +179,40 @@ fn copy_segments(
     Ok(copied)
 }
 
+/// What a copy's manifest says of a segment that ends there.
+fn entry_of(base: u64, sparse: Sparse, end: &End) -> Entry {
+    let copied = Sparse {
+        bytes: end.bytes,
+        next: end.next,
+    };
+    Entry {
+        base,
+        sparse: if end.bytes < sparse.bytes || end.next < sparse.next {
+            copied
+        } else {
+            sparse
+        },
+        serial: 0,
+    }
+}
+
 /// Where a segment's copy ends: the last batch boundary at or below `until`, with everything before it checked.
 fn boundary(
     shared: &Shared,
     segment: &Segment,
     file: &dyn DiskFile,
     until: u64,
-) -> Result<crate::log::End, Failed> {
-    let mut scan = Scan::new(file, 0, segment.base, segment.bytes());
-    let mut end = crate::log::End::empty(segment.base);
+) -> Result<End, Failed> {
+    let mut scan = segment.scan(file, 0, segment.base);
+    let mut end = End::empty(segment.base);
     loop {
         match scan.next() {
             Ok(Some(found)) if found.next() > until => return Ok(end),
             Ok(Some(found)) => end.grow(&found, &scan),
-            Ok(None) => return Ok(end),
+            Ok(None) => {
+                end.next = scan.expected.min(until);
+                return Ok(end);
+            }
             Err(Stop::Bad(kind)) => {
                 let damage = segment.damage(shared, scan.position, scan.expected, kind);
                 return Err(Failed::Because(damage.into()));

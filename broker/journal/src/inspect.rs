@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::disk::{Disk, DiskError, Doing};
 use crate::durable;
 use crate::log::{
-    Cut, Damage, DamageKind, Index, Kind, Listing, OpenRefused, Scan, Stop, plan, read_mark,
+    Cut, Damage, DamageKind, Held, Index, Kind, Listing, OpenRefused, Scan, Stop, plan, read_mark,
     read_seal, segment_path, valid_after,
 };
 
@@ -54,6 +54,10 @@ pub struct Inspection {
     pub end: Offset,
     /// How far the log is known to have been synced (exclusive); none without a readable mark.
     pub durable_end: Option<Offset>,
+    /// Below it (exclusive) compaction has collapsed the history.
+    pub cleaned_to: Offset,
+    /// Below it (exclusive) deletions may be gone.
+    pub tombstone_floor: Offset,
     /// Good batches.
     pub batches: u64,
     /// Records in them.
@@ -84,6 +88,8 @@ pub struct Place {
 pub struct SegmentReport {
     /// File name.
     pub file: String,
+    /// Whether compaction wrote it, so that offsets may be missing.
+    pub compacted: bool,
     /// First offset.
     pub base: Offset,
     /// One past the offset of its last good batch (exclusive).
@@ -144,10 +150,13 @@ pub fn inspect(disk: &dyn Disk, dir: &Path) -> Result<Inspection, DiskError> {
             &std::io::ErrorKind::NotFound.into(),
         ));
     }
-    let newest = listing.logs.last().map(|(base, _)| *base);
+    let newest = listing.logs.last().map(|held| held.base);
     let mut segments = Vec::with_capacity(listing.logs.len());
-    for (base, bytes) in listing.logs.iter().copied() {
-        segments.push(segment(disk, dir, base, bytes, newest == Some(base))?);
+    let mut leftovers = listing.leftovers;
+    for held in &listing.logs {
+        segments.push(segment(disk, dir, held, newest == Some(held.base))?);
+        // It would be given its place.
+        leftovers.extend(held.swap.and_then(|_| file_name(&held.path(dir))));
     }
     let mark = read_mark(disk, dir)?;
     let mut inspection = Inspection {
@@ -163,7 +172,9 @@ pub fn inspect(disk: &dyn Disk, dir: &Path) -> Result<Inspection, DiskError> {
         batches: segments.iter().map(|segment| segment.batches).sum(),
         records: segments.iter().map(|segment| segment.records).sum(),
         bytes: segments.iter().map(|segment| segment.bytes).sum(),
-        leftovers: listing.leftovers,
+        cleaned_to: Offset(listing.manifest.cleaned_to),
+        tombstone_floor: Offset(listing.manifest.tombstone_floor),
+        leftovers,
         segments,
     };
     match plan(disk, dir, u64::MAX) {
@@ -210,7 +221,7 @@ impl Inspection {
         } else if !self.leftovers.is_empty() {
             self.verdict = Verdict::WouldRepair;
             self.reason = Some(format!(
-                "{} leftover files would be removed",
+                "{} leftover files would be removed or put into their place",
                 self.leftovers.len()
             ));
         }
@@ -273,8 +284,9 @@ impl fmt::Display for Inspection {
         for segment in &self.segments {
             write!(
                 to,
-                "  {}  {}..{}  {} batches  {} records  {} bytes  index {}  seal {}",
+                "  {}{}  {}..{}  {} batches  {} records  {} bytes  index {}  seal {}",
                 segment.file,
+                if segment.compacted { " compacted" } else { "" },
                 segment.base,
                 segment.next,
                 segment.batches,
@@ -311,17 +323,15 @@ impl fmt::Display for Derived {
 fn segment(
     disk: &dyn Disk,
     dir: &Path,
-    base: u64,
-    bytes: u64,
+    held: &Held,
     newest: bool,
 ) -> Result<SegmentReport, DiskError> {
-    let path = segment_path(dir, base, Kind::Log);
+    let (base, bytes) = (held.base, held.bytes);
+    let path = held.path(dir);
     let file = disk.open_read_only(&path).doing("open", &path)?;
     let mut report = SegmentReport {
-        file: path
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default(),
+        file: file_name(&path).unwrap_or_default(),
+        compacted: held.sparse.is_some(),
         base: Offset(base),
         next: Offset(base),
         bytes,
@@ -335,7 +345,7 @@ fn segment(
         seal: Derived::Missing,
     };
     let mut batches = std::collections::BTreeMap::new();
-    let mut scan = Scan::new(file.as_ref(), 0, base, bytes);
+    let mut scan = Scan::new(file.as_ref(), 0, base, bytes).sparse(held.sparse);
     let bad: Option<DamageKind> = loop {
         match scan.next() {
             Ok(Some(found)) => {
@@ -346,7 +356,10 @@ fn segment(
                 report.next = Offset(scan.expected);
                 batches.insert(found.position, found.next() - 1 - base);
             }
-            Ok(None) => break None,
+            Ok(None) => {
+                report.next = Offset(scan.expected);
+                break None;
+            }
             Err(Stop::Bad(kind)) => break Some(kind),
             Err(Stop::Io(error)) => return Err(DiskError::new("read", &path, &error)),
         }
@@ -364,6 +377,11 @@ fn segment(
     report.index = index(disk, dir, base, bytes, &batches)?;
     report.seal = seal(disk, dir, base, bytes, newest, &report, scan.headers_crc)?;
     Ok(report)
+}
+
+fn file_name(path: &Path) -> Option<String> {
+    path.file_name()
+        .map(|name| name.to_string_lossy().into_owned())
 }
 
 /// Holds each entry of the offset index against the batches.
@@ -417,8 +435,10 @@ fn seal(
 /// # Errors
 /// The disk's.
 pub fn inspect_all(disk: &dyn Disk, root: &Path) -> Result<Vec<Inspection>, DiskError> {
-    crate::data_dir::logs(disk, root)?
-        .into_iter()
+    let logs = crate::data_dir::logs(disk, root)?;
+    let lanes = crate::data_dir::lanes(disk, root)?;
+    logs.into_iter()
+        .chain(lanes)
         .map(|place| inspect(disk, &place.dir))
         .collect()
 }

@@ -9,6 +9,7 @@
 //! ```
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,7 +19,10 @@ use felix_model::{Offset, TimeMs};
 use crate::backup::{self, Copied, CopyRefused};
 use crate::disk::{Disk, DiskError, Space};
 use crate::limits;
-use crate::log::{Log, LogOptions, OpenRefused, Recovered, RetentionPolicy, SyncFailed};
+use crate::log::{
+    CompactFailed, CompactOptions, Compacted, Keep, Log, LogOptions, OpenRefused, Recovered,
+    RetentionPolicy, RollFailed, SyncFailed,
+};
 use crate::reader::LogReader;
 
 mod cell;
@@ -227,6 +231,44 @@ impl LogHandle {
             job.run()?;
         }
         Ok(self.reader.start())
+    }
+
+    /// Closes the active segment, so that it can be compacted; blocking, while writes go on. An empty one is left as it is.
+    ///
+    /// # Errors
+    /// See [`RollFailed`].
+    pub fn roll(&self) -> Result<(), RollFailed> {
+        self.owner.cell.roll()
+    }
+
+    /// Replaces closed segments by ones without what `keep` lets go; blocking, while writes and reads go on. `pause` is
+    /// called about every 256 KiB with the bytes read since; its break ends the compaction, and so does closing the log.
+    /// One log of a journal is compacted at a time; the others wait.
+    /// What was committed until then stays done. A log that is closed is left alone.
+    ///
+    /// # Errors
+    /// See [`CompactFailed`].
+    pub fn compact(
+        &self,
+        options: CompactOptions,
+        keep: &mut dyn Keep,
+        pause: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Compacted, CompactFailed> {
+        // Taken before the log is kept open: one that is to be closed does not wait for others.
+        let _turn = self.owner.pool.compaction_turn();
+        self.owner.cell.compact(options, keep, pause)
+    }
+
+    /// Below it (exclusive) compaction has collapsed the history; see [`LogReader::cleaned_to`].
+    #[must_use]
+    pub fn cleaned_to(&self) -> Offset {
+        self.reader.cleaned_to()
+    }
+
+    /// Below it (exclusive) deletions may be gone; see [`LogReader::tombstone_floor`].
+    #[must_use]
+    pub fn tombstone_floor(&self) -> Offset {
+        self.reader.tombstone_floor()
     }
 
     /// Writes what is queued and makes it durable; blocking. Answers the durable end (exclusive).

@@ -6,12 +6,13 @@
 //!
 //! What never lives here: what an acknowledgement means, who may read, which offsets a batch gets. Batches arrive
 //! with their final offsets and leave as they were written; nothing here looks inside a record, except to find
-//! the first one of a given time.
+//! the first one of a given time, and for compaction, which lets whole records go.
 //!
 //! Where to begin: [`Log::open`] and [`Log::append`], then `log/recover.rs` for what is believed after a crash,
 //! then [`Journal`] for the threads around it.
 
 pub mod backup;
+pub mod compact;
 pub mod data_dir;
 pub mod disk;
 pub mod durable;
@@ -27,7 +28,8 @@ pub use disk::{Disk, DiskError, DiskFile, Entry, RealDisk, SimDisk, Space};
 pub use inspect::{Inspection, Verdict, inspect};
 pub use journal::{Completions, Journal, JournalOptions, LogHandle, SyncMode, WriteFailure};
 pub use log::{
-    AppendFailed, Damage, DamageKind, Log, LogOptions, OpenFiles, OpenRefused, PrepareJob,
-    Recovered, RetainJob, RetentionPolicy, SealJob, SyncFailed, SyncJob, TruncateRefused,
+    AppendFailed, CompactFailed, CompactJob, CompactOptions, Compacted, Damage, DamageKind, Keep,
+    Log, LogOptions, OpenFiles, OpenRefused, PrepareJob, Recovered, RetainJob, RetentionPolicy,
+    RollFailed, SealJob, SyncFailed, SyncJob, TruncateRefused,
 };
 pub use reader::{LogReader, Page, ReadRefused, Scrubbed, TimePoint};

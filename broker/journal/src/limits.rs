@@ -45,6 +45,22 @@ pub const RESERVE_UPTO_BYTES: u64 = 16 * 1024 * 1024;
 /// The most that is reserved for a segment before it is used.
 pub const RESERVE_AHEAD_BYTES: u64 = 256 * 1024 * 1024;
 
+/// Bytes a compaction reads a second: a tenth of what a disk does, so that it holds nobody up.
+pub const COMPACT_BYTES_PER_SECOND: u64 = 64 * 1024 * 1024;
+
+/// Less than this is not worth compacting.
+pub const COMPACT_FROM_BYTES: u64 = 1024 * 1024;
+
+/// Keys that one pass over a stream knows: 64 MiB at 35 bytes for each, which is what Kafka's cleaner takes.
+pub const COMPACT_KEYS_MAX: usize = 1_800_000;
+
+/// How long a deletion stays before compaction lets it go: whoever reads a log from the start within a day hears of it.
+pub const DELETION_GRACE_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// How long the batches of an idempotent producer but his last stay whole through compaction, so that one that is sent
+/// again after a restart is recognised.
+pub const PRODUCER_GRACE_MS: u64 = 10 * 60 * 1000;
+
 /// A shard refuses writes while less than this share of the disk is available …
 pub const LOW_DISK_REFUSE_PERCENT: u64 = 2;
 

@@ -13,9 +13,12 @@ use crate::reader::LogReader;
 use crate::{durable, limits};
 
 mod chores;
+mod compact;
 mod end;
 mod files;
 mod index;
+mod listing;
+mod manifest;
 mod mark;
 mod names;
 mod outcome;
@@ -28,6 +31,7 @@ mod segment;
 mod sync;
 
 pub use chores::{PrepareJob, SealJob};
+pub use compact::{CompactFailed, CompactJob, CompactOptions, Compacted, Keep, RollFailed};
 pub use files::OpenFiles;
 pub use outcome::{
     AppendFailed, Damage, DamageKind, LogOptions, OpenRefused, Recovered, SyncFailed,
@@ -35,10 +39,13 @@ pub use outcome::{
 pub use retain::{RetainJob, RetentionPolicy, TruncateRefused};
 pub use sync::SyncJob;
 
+pub(crate) use compact::Pace;
 pub(crate) use end::End;
 pub(crate) use index::Index;
+pub(crate) use listing::{Held, Listing};
+pub(crate) use manifest::{Entry, Manifest, Sparse};
 pub(crate) use names::{Kind, path as segment_path};
-pub(crate) use plan::{Cut, Listing, plan, read_mark, read_seal};
+pub(crate) use plan::{Cut, plan, read_mark, read_seal};
 pub(crate) use recover::open_existing;
 pub(crate) use scan::{Scan, Stop, valid_after};
 pub(crate) use segment::{SearchFailed, Segment, Shared};

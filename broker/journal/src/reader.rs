@@ -3,23 +3,28 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use felix_model::{BatchHeader, Offset, Records};
+use felix_model::{BatchHeader, BatchRefused, Offset, Record, Records};
 
 use crate::disk::DiskError;
 use crate::limits;
-use crate::log::{Damage, Kind, Scan, SearchFailed, Segment, Shared, Stop};
+use crate::log::{Damage, DamageKind, Kind, SearchFailed, Segment, Shared, Stop};
 
 mod cursor;
 
 use cursor::Cursor;
 
-/// Some consecutive batches of a log.
+/// Some batches of a log, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     /// Whole batches, as written. The first may begin below the offset asked for.
     pub batches: Vec<Bytes>,
     /// Oldest offset the log held when the page was read.
     pub start: Offset,
+    /// It was read where the log was compacted: batches may be missing before, between and after those of the page, and
+    /// records from them.
+    pub is_sparse: bool,
+    /// Where to go on. All below it from the offset asked for on is in the page, or was compacted away.
+    pub next: Offset,
 }
 
 /// Why nothing was read.
@@ -88,14 +93,17 @@ impl LogReader {
     }
 
     /// Whole batches from the one holding `from` on, that end at or below `until` (exclusive), at most `max_bytes` but
-    /// at least one. Empty when `from` is the end or at `until`.
+    /// at least one if there is one. Where the log was compacted, batches may be missing before, between and after them.
     ///
-    /// A page ends with its segment, so it may be shorter than `max_bytes` although more follows.
+    /// A page ends with its segment, so it may be shorter than `max_bytes` although more follows: [`Page::next`] says where
+    /// to go on.
     ///
     /// # Errors
     /// See [`ReadRefused`].
     pub fn read(&self, from: Offset, max_bytes: usize, until: Offset) -> Result<Page, ReadRefused> {
-        for _ in 0..ATTEMPTS {
+        let mut attempts = ATTEMPTS;
+        let mut position = from;
+        while attempts > 0 {
             let start = Offset(self.shared.start());
             let end = Offset(self.shared.readable_end());
             if from < start {
@@ -105,23 +113,33 @@ impl LogReader {
                 return Err(ReadRefused::PastEnd { end });
             }
             let until = until.min(end);
-            if from >= until {
+            if position >= until {
                 return Ok(Page {
                     batches: Vec::new(),
                     start,
+                    is_sparse: position > from,
+                    next: position,
                 });
             }
-            let Some(segment) = self.shared.segment_of(from.0) else {
+            let Some(segment) = self.shared.segment_of(position.0) else {
+                attempts -= 1;
                 continue;
             };
-            match self.read_segment(&segment, from, max_bytes, until) {
-                Ok(batches) => return Ok(Page { batches, start }),
-                Err(Refused::Gone) => {}
-                Err(Refused::WrongIndex) => match segment.rebuild_index(&self.shared) {
-                    Ok(()) | Err(SearchFailed::Gone) => {}
-                    Err(SearchFailed::Io(error)) => return Err(error.into()),
-                },
-                Err(Refused::Because(refused)) => return Err(refused),
+            match self.read_segment(&segment, position, max_bytes, until) {
+                Ok(Found { batches, next }) if !batches.is_empty() || next == position => {
+                    return Ok(Page {
+                        batches,
+                        start,
+                        is_sparse: position > from || segment.sparse.is_some(),
+                        next,
+                    });
+                }
+                // What is left of this segment was compacted away.
+                Ok(Found { next, .. }) => position = next,
+                Err(refused) => {
+                    attempts -= 1;
+                    self.try_again(&segment, refused)?;
+                }
             }
         }
         // Only a log that forgets faster than it is read comes here; it has forgotten `from` as well.
@@ -130,29 +148,89 @@ impl LogReader {
         })
     }
 
+    /// The record at an offset; none when compaction has removed it.
+    ///
+    /// # Errors
+    /// See [`ReadRefused`]; the end itself is past the end. A batch whose records cannot be read is damage.
+    pub fn record(&self, offset: Offset) -> Result<Option<Record>, ReadRefused> {
+        let end = Offset(self.shared.readable_end());
+        if offset >= end {
+            return Err(ReadRefused::PastEnd { end });
+        }
+        let page = self.read(offset, 1, end)?;
+        let Some(batch) = page.batches.first() else {
+            return Ok(None);
+        };
+        let records = Records::new(batch).map_err(|refused| self.unreadable(offset, &refused))?;
+        for record in records {
+            let record = record.map_err(|refused| self.unreadable(offset, &refused))?;
+            if record.offset >= offset {
+                return Ok(Some(record).filter(|record| record.offset == offset));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A batch that passed its checksum and whose records do not.
+    fn unreadable(&self, offset: Offset, refused: &BatchRefused) -> ReadRefused {
+        let base = self
+            .shared
+            .segment_of(offset.0)
+            .map_or(0, |segment| segment.base);
+        ReadRefused::Damaged(Damage {
+            file: self.shared.path(base, Kind::Log),
+            position: 0,
+            offset,
+            kind: DamageKind::Batch(refused.to_string()),
+        })
+    }
+
+    /// Whether it is worth asking again: the segment has gone, or its index was wrong and is made again.
+    fn try_again(&self, segment: &Segment, refused: Refused) -> Result<(), ReadRefused> {
+        match refused {
+            Refused::Gone => Ok(()),
+            Refused::WrongIndex => match segment.rebuild_index(&self.shared) {
+                Ok(()) | Err(SearchFailed::Gone) => Ok(()),
+                Err(SearchFailed::Io(error)) => Err(error.into()),
+            },
+            Refused::Because(refused) => Err(refused),
+        }
+    }
+
     fn read_segment(
         &self,
         segment: &Segment,
         from: Offset,
         max_bytes: usize,
         until: Offset,
-    ) -> Result<Vec<Bytes>, Refused> {
+    ) -> Result<Found, Refused> {
         let file = segment.file(&self.shared)?;
         let mut cursor = Cursor::find(&self.shared, segment, file.as_ref(), from.0)?;
         let want = max_bytes.clamp(READ_BYTES_MIN, READ_BYTES_MAX);
         cursor.fill(want + limits::INDEX_SPACING_BYTES as usize)?;
         cursor.skip_to(from.0, want)?;
-        let mut batches = Vec::new();
+        let mut found = Found {
+            batches: Vec::new(),
+            next: from,
+        };
         let mut bytes = 0;
         loop {
-            match cursor.take(until.0, batches.is_empty()) {
-                Ok(Some(batch)) if batches.is_empty() || bytes + batch.len() <= max_bytes => {
+            match cursor.take(until.0, found.batches.is_empty()) {
+                Ok(Some((batch, next)))
+                    if found.batches.is_empty() || bytes + batch.len() <= max_bytes =>
+                {
                     bytes += batch.len();
-                    batches.push(batch);
+                    found.batches.push(batch);
+                    found.next = next;
                 }
-                Ok(_) => return Ok(batches),
+                Ok(None) if found.batches.is_empty() => {
+                    let base = cursor.next_base()?.unwrap_or_else(|| segment.next());
+                    found.next = from.max(Offset(base).min(until));
+                    return Ok(found);
+                }
+                Ok(_) => return Ok(found),
                 // What is good before a bad batch is delivered; the next read begins at the bad one.
-                Err(_) if !batches.is_empty() => return Ok(batches),
+                Err(_) if !found.batches.is_empty() => return Ok(found),
                 Err(refused) => return Err(refused),
             }
         }
@@ -169,35 +247,31 @@ impl LogReader {
         until: Offset,
     ) -> Result<Option<TimePoint>, ReadRefused> {
         let until = until.min(Offset(self.shared.readable_end()));
-        let segments: Vec<Arc<Segment>> = self.shared.segments().clone();
-        for segment in segments {
-            if segment.base >= until.0 {
-                return Ok(None);
-            }
-            // The first segment whose largest time is late enough holds the first such record.
-            if segment.max_timestamp() < time_ms {
-                continue;
-            }
+        let mut attempts = ATTEMPTS;
+        let mut from = 0;
+        while let Some(segment) = self.late_enough(from, time_ms, until) {
             match self.time_in(&segment, time_ms, until) {
                 Ok(Some(found)) => return Ok(Some(found).filter(|found| found.offset < until)),
-                Ok(None) | Err(Refused::Gone) => {}
-                Err(Refused::WrongIndex) => {
-                    match segment.rebuild_index(&self.shared) {
-                        Ok(()) | Err(SearchFailed::Gone) => {}
-                        Err(SearchFailed::Io(error)) => return Err(error.into()),
-                    }
-                    match self.time_in(&segment, time_ms, until) {
-                        Ok(Some(found)) => {
-                            return Ok(Some(found).filter(|found| found.offset < until));
-                        }
-                        Ok(None) | Err(Refused::Gone | Refused::WrongIndex) => {}
-                        Err(Refused::Because(refused)) => return Err(refused),
-                    }
+                Err(refused) if attempts > 0 => {
+                    attempts -= 1;
+                    self.try_again(&segment, refused)?;
                 }
                 Err(Refused::Because(refused)) => return Err(refused),
+                Ok(None) | Err(Refused::Gone | Refused::WrongIndex) => from = segment.next(),
             }
         }
         Ok(None)
+    }
+
+    /// The first segment from an offset on that begins below `until` and whose largest time is late enough: it holds
+    /// the first such record.
+    fn late_enough(&self, from: u64, time_ms: i64, until: Offset) -> Option<Arc<Segment>> {
+        let segments = self.shared.segments();
+        let mut later = segments.iter().filter(|segment| segment.base >= from);
+        later
+            .find(|segment| segment.max_timestamp() >= time_ms)
+            .filter(|segment| segment.base < until.0)
+            .cloned()
     }
 
     fn time_in(
@@ -221,7 +295,7 @@ impl LogReader {
             } else {
                 until.0
             };
-            let Some(batch) = cursor.take(limit, true)? else {
+            let Some((batch, next)) = cursor.take(limit, true)? else {
                 return if promised.is_some() {
                     Err(Refused::WrongIndex)
                 } else {
@@ -229,7 +303,6 @@ impl LogReader {
                 };
             };
             let header = cursor.header(&batch)?;
-            let next = header.next_offset();
             if promised
                 .take()
                 .is_some_and(|told| told != (header.max_timestamp, next.0 - 1))
@@ -260,7 +333,7 @@ impl LogReader {
                 Err(SearchFailed::Io(error)) => return Err(error.into()),
             };
             let bytes = segment.bytes();
-            let mut scan = Scan::new(file.as_ref(), 0, segment.base, bytes);
+            let mut scan = segment.scan(file.as_ref(), 0, segment.base);
             loop {
                 match scan.next() {
                     Ok(Some(found)) => {
@@ -302,6 +375,36 @@ impl LogReader {
         Offset(self.shared.durable())
     }
 
+    /// Below it (exclusive) compaction has collapsed the history: of each key only the newest record is left.
+    #[must_use]
+    pub fn cleaned_to(&self) -> Offset {
+        Offset(self.shared.cleaned_to())
+    }
+
+    /// Below it (exclusive) deletions may be gone: whoever resumes below it may not hear of a key that was deleted.
+    #[must_use]
+    pub fn tombstone_floor(&self) -> Offset {
+        Offset(self.shared.tombstone_floor())
+    }
+
+    /// Where the segment that takes appends begins: what lies below can be compacted.
+    #[must_use]
+    pub fn closed_end(&self) -> Offset {
+        let segments = self.shared.segments();
+        Offset(segments.last().map_or(0, |segment| segment.base))
+    }
+
+    /// Bytes of the segments that reach past [`LogReader::cleaned_to`].
+    #[must_use]
+    pub fn dirty_bytes(&self) -> u64 {
+        let cleaned_to = self.shared.cleaned_to();
+        let segments = self.shared.segments();
+        let dirty = segments
+            .iter()
+            .filter(|segment| segment.next() > cleaned_to);
+        dirty.map(|segment| segment.bytes()).sum()
+    }
+
     /// Bytes of log held.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -326,9 +429,15 @@ impl LogReader {
     }
 }
 
+/// Part of a page.
+struct Found {
+    batches: Vec<Bytes>,
+    next: Offset,
+}
+
 /// Why a segment was not read.
 enum Refused {
-    /// Retention removed it in the meantime.
+    /// Retention removed it in the meantime, or compaction put another into its place.
     Gone,
     /// Its index said something untrue.
     WrongIndex,

@@ -7,7 +7,9 @@ use felix_model::Offset;
 
 use crate::disk::{Disk, DiskError, Doing};
 use crate::durable;
-use crate::log::{Damage, DamageKind, End, Kind, Listing, Scan, Stop, mark_file, segment_path};
+use crate::log::{
+    Damage, DamageKind, End, Held, Kind, Listing, Scan, Sparse, Stop, mark_file, segment_path,
+};
 
 /// What a repair did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,12 +63,16 @@ pub fn cut(
     position: u64,
 ) -> Result<Repaired, RepairRefused> {
     let listing = Listing::read(disk, dir)?;
-    let Some(at) = listing.logs.iter().position(|(base, _)| *base == segment.0) else {
+    if let Some(damage) = listing.bad_manifest {
+        return Err(RepairRefused::DamagedBefore(damage));
+    }
+    let Some(at) = listing.logs.iter().position(|held| held.base == segment.0) else {
         return Err(RepairRefused::NoSegment { segment });
     };
     let mut end = End::empty(segment.0);
     let mut before: Option<u64> = None;
-    for (base, length) in listing.logs.iter().take(at + 1).copied() {
+    for held in listing.logs.iter().take(at + 1) {
+        let base = held.base;
         if let Some(expected) = before.filter(|expected| *expected != base) {
             let kind = DamageKind::MissingSegment {
                 expected: Offset(expected),
@@ -75,11 +81,11 @@ pub fn cut(
             return Err(damaged(dir, base, 0, expected, kind));
         }
         let limit = if base == segment.0 {
-            position.min(length)
+            position.min(held.bytes)
         } else {
-            length
+            held.bytes
         };
-        end = good_until(disk, dir, base, limit, end.generation)?;
+        end = good_until(disk, dir, held, limit, end.generation)?;
         before = Some(end.next);
     }
     if end.bytes != position {
@@ -96,13 +102,13 @@ pub fn cut(
 fn good_until(
     disk: &dyn Disk,
     dir: &Path,
-    base: u64,
+    held: &Held,
     limit: u64,
     generation: u32,
 ) -> Result<End, RepairRefused> {
-    let path = segment_path(dir, base, Kind::Log);
+    let (base, path) = (held.base, held.path(dir));
     let file = disk.open_read_only(&path).doing("open", &path)?;
-    let mut scan = Scan::new(file.as_ref(), 0, base, limit);
+    let mut scan = Scan::new(file.as_ref(), 0, base, limit).sparse(held.sparse);
     let mut end = End {
         generation,
         ..End::empty(base)
@@ -110,7 +116,10 @@ fn good_until(
     loop {
         match scan.next() {
             Ok(Some(found)) => end.grow(&found, &scan),
-            Ok(None) => return Ok(end),
+            Ok(None) => {
+                end.next = scan.expected;
+                return Ok(end);
+            }
             Err(Stop::Bad(kind)) => {
                 return Err(damaged(dir, base, scan.position, scan.expected, kind));
             }
@@ -140,15 +149,20 @@ fn apply(
     durable::replace(disk, &mark_file(dir), &end.mark(disk))?;
     let later = listing.logs.get(at + 1..).unwrap_or_default();
     let mut cut_bytes = 0;
-    for (base, length) in later.iter().rev() {
-        durable::unlink(disk, &segment_path(dir, *base, Kind::Log))?;
-        for kind in [Kind::Seal, Kind::TimeIndex, Kind::Index] {
-            durable::unlink(disk, &segment_path(dir, *base, kind))?;
+    for held in later.iter().rev() {
+        durable::unlink(disk, &held.path(dir))?;
+        for kind in [Kind::Log, Kind::Seal, Kind::TimeIndex, Kind::Index] {
+            durable::unlink(disk, &segment_path(dir, held.base, kind))?;
         }
-        cut_bytes += length;
+        cut_bytes += held.bytes;
     }
-    let path = segment_path(dir, end.segment, Kind::Log);
-    let length = listing.logs.get(at).map_or(0, |(_, length)| *length);
+    let held = listing.logs.get(at);
+    let path = held.map_or_else(
+        || segment_path(dir, end.segment, Kind::Log),
+        |held| held.path(dir),
+    );
+    let length = held.map_or(0, |held| held.bytes);
+    shorten_manifest(disk, dir, listing, end)?;
     for kind in [Kind::Seal, Kind::TimeIndex, Kind::Index] {
         durable::unlink(disk, &segment_path(dir, end.segment, kind))?;
     }
@@ -161,6 +175,32 @@ fn apply(
         cut_bytes,
         removed_segments: later.len(),
     })
+}
+
+/// Lets the manifest say no more than will be there. Nothing that follows the cut was compacted.
+fn shorten_manifest(
+    disk: &dyn Disk,
+    dir: &Path,
+    listing: &Listing,
+    end: &End,
+) -> Result<(), DiskError> {
+    let mut manifest = listing.manifest.clone();
+    manifest.entries.retain(|entry| entry.base <= end.segment);
+    if let Some(entry) = manifest.entries.last_mut()
+        && entry.base == end.segment
+        && entry.sparse.bytes > end.bytes
+    {
+        entry.sparse = Sparse {
+            bytes: end.bytes,
+            next: end.next,
+        };
+    }
+    manifest.cleaned_to = manifest.cleaned_to.min(end.next);
+    manifest.tombstone_floor = manifest.tombstone_floor.min(end.next);
+    if manifest == listing.manifest {
+        return Ok(());
+    }
+    manifest.write(disk, dir)
 }
 
 /// Removes a log for good, whatever state it is in.

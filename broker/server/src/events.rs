@@ -4,9 +4,10 @@
 use bytes::Bytes;
 use felix_engine::Batch;
 use felix_model::batch::BuildRefused;
+use felix_model::forms::shown;
 use felix_model::native::{Run, Times};
 use felix_model::{
-    BatchRefused, InternalHeaders, Offset, Payloads, PayloadsRefused, StreamId, patch,
+    BatchHeader, BatchRefused, InternalHeaders, Offset, Payloads, PayloadsRefused, StreamId, patch,
     payloads_from_records, records_from_payloads,
 };
 use felix_wire::event::{EventHead, Stamps, stamped};
@@ -99,6 +100,7 @@ pub(crate) fn frames(
     };
     let mut lost = delivery.lost;
     for batch in delivery.batches.iter() {
+        progress.pass(batch.base);
         if let Form::Records { subscription_id } = form {
             out.push(records(batch, &mut progress, *subscription_id, lost)?);
             lost = 0;
@@ -128,6 +130,14 @@ struct Progress {
     /// Offsets directly below `next` that held nothing.
     skipped: u64,
     records: u64,
+}
+
+impl Progress {
+    /// Passes over offsets that compaction took.
+    fn pass(&mut self, base: Offset) {
+        self.skipped += base.since(self.next);
+        self.next = self.next.max(base);
+    }
 }
 
 /// The frame that every subscriber of this form reads alike, when the batch goes out whole and on its own.
@@ -305,11 +315,20 @@ fn records(
     lost: u64,
 ) -> Result<Bytes, NotDeliverable> {
     let from = progress.next.max(batch.base);
-    let log = log(batch)?;
+    // What the broker keeps beside the records (state, idempotency keys, sequences) is no reader's.
+    let log = match batch.shown() {
+        Some(log) => log,
+        None => {
+            let log = shown(&log(batch)?)?;
+            batch.shown_or(|| log)
+        }
+    };
     let mut frame = Deliver::head(subscription_id, from.0, progress.skipped, lost, log.len());
-    frame.extend_from_slice(&log);
+    frame.extend_from_slice(log);
     progress.skipped = 0;
-    progress.records += batch.end.since(from);
+    // As many as there are offsets, unless the batch was compacted.
+    let held = BatchHeader::parse(log).map_or(0, |header| u64::from(header.records()));
+    progress.records += batch.end.since(from).min(held);
     progress.next = batch.end;
     Ok(frame.freeze())
 }

@@ -28,7 +28,8 @@ pub(super) struct Reader {
     pub(super) position: Offset,
     pub(super) state: State,
     max_bytes: u32,
-    /// Offsets of control batches passed since the last delivery.
+    /// Offsets passed since the last delivery that hold nothing for readers: control batches, and what was
+    /// compacted away.
     skipped: u64,
     /// Records lost since the last delivery.
     pub(super) lost: u64,
@@ -343,8 +344,24 @@ impl Shard {
                 reader.position = next.next;
                 self.serve(slot, &mut Memo::default(), effects);
             }
+            Page::Sparse { batches, next }
+                if is_sparse_page(batches, *next, position, committed) =>
+            {
+                let want = Want {
+                    position,
+                    max_bytes: u32::MAX,
+                    until: committed,
+                };
+                let run = next_run(batches.iter(), &want);
+                if run.run.is_some() {
+                    return self.deliver(slot, run, effects);
+                }
+                reader.skipped += next.0 - position.0;
+                reader.position = *next;
+                self.serve(slot, &mut Memo::default(), effects);
+            }
             &Page::BelowStart { oldest } => self.overtake(slot, oldest.max(self.start), effects),
-            Page::Batches(_) | Page::Unreadable => {
+            Page::Batches(_) | Page::Sparse { .. } | Page::Unreadable => {
                 self.end_reader(slot, ReaderEnd::Unreadable { position }, effects);
             }
         }
@@ -428,6 +445,22 @@ fn is_page_at(
             .windows(2)
             .all(|pair| matches!(pair, [one, two] if one.end == two.base))
         && batches.last().is_some_and(|last| last.end <= committed)
+}
+
+/// Is it what can be left of what was asked for, and does it lead on?
+fn is_sparse_page(
+    batches: &[std::sync::Arc<crate::batch::Batch>],
+    next: Offset,
+    position: Offset,
+    committed: Offset,
+) -> bool {
+    let in_order = batches
+        .windows(2)
+        .all(|pair| matches!(pair, [one, two] if one.end <= two.base));
+    in_order
+        && batches.first().is_none_or(|first| first.end > position)
+        && batches.last().is_none_or(|last| last.end <= next)
+        && (position.plus(1)..=committed).contains(&next)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! A journal that is as slow as one likes.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use felix_engine::{Batch, WriteFailure};
@@ -19,6 +19,8 @@ pub(crate) enum Report {
 pub(crate) struct Disk {
     pub(crate) queue: VecDeque<Arc<Batch>>,
     pub(crate) written: Vec<Arc<Batch>>,
+    /// Batches that compaction took, by their first offsets.
+    pub(crate) gone: BTreeSet<u64>,
     pub(crate) flushed: u64,
     pub(crate) start: u64,
     /// It failed; batches are dropped until one begins at its end.

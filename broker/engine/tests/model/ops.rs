@@ -27,6 +27,7 @@ pub(crate) enum Op {
     AnswerRead(usize, usize),
     SpoilRead(usize, bool),
     Trim(u64),
+    Compact(u64, u64),
     Tick(u64),
     Close,
 }
@@ -67,6 +68,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         8 => (0..4_usize, 1..5_usize).prop_map(|(which, take)| Op::AnswerRead(which, take)),
         1 => (0..4_usize, any::<bool>()).prop_map(|(which, hole)| Op::SpoilRead(which, hole)),
         2 => (0..200_u64).prop_map(Op::Trim),
+        3 => (0..200_u64, any::<u64>()).prop_map(|(below, gone)| Op::Compact(below, gone)),
         2 => (0..80_u64).prop_map(Op::Tick),
         1 => (0..20_u8).prop_map(|odds| if odds == 0 { Op::Close } else { Op::Write(9) }),
     ]

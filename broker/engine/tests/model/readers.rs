@@ -117,6 +117,51 @@ impl Model {
         }
     }
 
+    /// A page of which only the batches that begin at these offsets are left; all up to `next` was read.
+    pub(crate) fn sparse_page(&mut self, id: ReaderId, from: u64, left: &[u64], next: u64) {
+        let Some(reader) = self.readers.get_mut(&id) else {
+            return;
+        };
+        if reader.doing != Doing::Reading || reader.position != from {
+            return;
+        }
+        let is_data = |base: &&u64| {
+            let mut log = self.log.iter();
+            log.any(|entry| entry.base == **base && !entry.control)
+        };
+        // A run ends before a control batch, and begins behind those that stand at its front.
+        let controls = left.iter().take_while(|base| !is_data(base)).count();
+        let run: Vec<u64> = left[controls..]
+            .iter()
+            .take_while(is_data)
+            .copied()
+            .collect();
+        let Some((first, last)) = run.first().zip(run.last()) else {
+            reader.skipped += next - from;
+            reader.position = next;
+            return self.serve(id);
+        };
+        let first = (*first).max(from);
+        reader.skipped += first - from;
+        let end = self
+            .log
+            .iter()
+            .find(|entry| entry.base == *last)
+            .unwrap()
+            .end;
+        reader.position = end;
+        reader.doing = Doing::Nothing;
+        let skipped = std::mem::take(&mut reader.skipped);
+        let lost = std::mem::take(&mut reader.lost);
+        self.events.push(Event::Deliver {
+            reader: id,
+            from: first,
+            batches: run,
+            skipped,
+            lost,
+        });
+    }
+
     fn too_old(&mut self, id: ReaderId, oldest: u64) {
         let position = Offset(self.readers[&id].position);
         self.forget(id);

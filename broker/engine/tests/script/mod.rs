@@ -8,6 +8,7 @@
 //! written 3 | flushed 3 | failed 3 full|io|poisoned
 //! subscribe r1 latest|earliest|N      pull r1 [4b]      unsubscribe r1
 //! page r1 0..3 | page r1 below 5 | page r1 unreadable      [from=N]
+//! page r1 sparse 8 0..3 5..6                               [from=N]
 //! trimmed 3      at 100      timeout      close moved|deleted|stopping|reopening
 //! state | readers | stats
 //! ```
@@ -194,15 +195,26 @@ impl Interpreter {
                 oldest: command.offset(2),
             },
             "unreadable" => Page::Unreadable,
-            range => {
-                let range = parse_range(range);
-                let batches = self
-                    .journal
-                    .values()
-                    .filter(|batch| batch.end.0 > range.start && batch.base.0 < range.end);
-                Page::Batches(batches.map(Arc::clone).collect())
-            }
+            "sparse" => Page::Sparse {
+                next: command.offset(2),
+                batches: command
+                    .0
+                    .iter()
+                    .skip(3)
+                    .take_while(|word| !word.contains('='))
+                    .flat_map(|range| self.batches_in(&parse_range(range)))
+                    .collect(),
+            },
+            range => Page::Batches(self.batches_in(&parse_range(range))),
         }
+    }
+
+    fn batches_in(&self, range: &Range<u64>) -> Vec<Arc<Batch>> {
+        self.journal
+            .values()
+            .filter(|batch| batch.end.0 > range.start && batch.base.0 < range.end)
+            .map(Arc::clone)
+            .collect()
     }
 
     fn max_bytes(&mut self, command: &Words<'_>) -> u32 {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
@@ -12,7 +13,9 @@ use felix_model::{BatchHeader, Offset};
 use super::pool::{Chore, Pool};
 use super::{Completions, SyncMode, WriteFailure};
 use crate::limits;
-use crate::log::{AppendFailed, Log, SyncFailed};
+use crate::log::{
+    AppendFailed, CompactFailed, CompactOptions, Compacted, Keep, Log, RollFailed, SyncFailed,
+};
 
 /// A log with its inbox. Whoever holds `writer` may take from the inbox, so batches are written in the order in which
 /// they were queued, by whichever thread.
@@ -207,9 +210,12 @@ impl Cell {
 
     /// Seals a finished segment.
     pub(super) fn seal(&self, job: &crate::log::SealJob) {
-        let Some(_open) = self.stay_open() else {
-            return;
-        };
+        if let Some(_open) = self.stay_open() {
+            self.seal_open(job);
+        }
+    }
+
+    fn seal_open(&self, job: &crate::log::SealJob) {
         let result = job.run();
         let mut writer = self.writer();
         let before = writer.log.durable_end();
@@ -221,6 +227,57 @@ impl Cell {
             Ok(()) => {}
             Err(failed) => writer.report_flush(&Err(failed)),
         }
+    }
+
+    /// Closes the active segment, makes it durable and seals it. Nothing is held up meanwhile.
+    pub(super) fn roll(&self) -> Result<(), RollFailed> {
+        let Some(_open) = self.stay_open() else {
+            return Ok(());
+        };
+        let (sync, seals) = {
+            let mut writer = self.writer();
+            writer.log.begin_close_segment()?;
+            let sync = writer.log.begin_sync()?;
+            let seals: Vec<_> = std::iter::from_fn(|| writer.log.begin_seal()).collect();
+            (sync, seals)
+        };
+        if let Some(job) = sync {
+            let result = job.run();
+            let mut writer = self.writer();
+            let result = writer.log.finish_sync(&job, result);
+            writer.report_flush(&result);
+            result?;
+        }
+        for job in seals {
+            self.seal_open(&job);
+        }
+        Ok(())
+    }
+
+    /// Compacts what is closed. A log that is to be closed does not wait for the end of it.
+    pub(super) fn compact(
+        &self,
+        options: CompactOptions,
+        keep: &mut dyn Keep,
+        pause: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Compacted, CompactFailed> {
+        let Some(_open) = self.stay_open() else {
+            return Ok(Compacted::default());
+        };
+        let job = self.writer().log.begin_compact(options)?;
+        let result = job.run(keep, &mut |bytes| {
+            if self.inbox().closed {
+                return ControlFlow::Break(());
+            }
+            pause(bytes)
+        });
+        if result.is_err() {
+            let mut writer = self.writer();
+            if writer.log.is_poisoned() {
+                writer.poisoned();
+            }
+        }
+        result
     }
 
     /// Lets an idle log's files and memory go; when to look again if it is not idle.

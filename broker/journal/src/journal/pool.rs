@@ -1,7 +1,7 @@
 //! The threads of a journal and what they share.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,8 @@ pub(super) struct Pool {
     chores: Agenda<Chore>,
     /// Earlier than any due time: what is urgent goes first.
     started: Instant,
+    /// Held by the one log that is compacted.
+    compacting: Mutex<()>,
 }
 
 /// Work that need not be done by a writer thread.
@@ -54,6 +56,7 @@ impl Pool {
             writes: Queue::new(),
             chores: Agenda::new(),
             started: Instant::now(),
+            compacting: Mutex::default(),
         });
         pool.plan(Instant::now() + LOOK_AGAIN, Chore::Look);
         Ok(pool)
@@ -78,6 +81,13 @@ impl Pool {
     /// A segment that is not ready in time makes a writer wait.
     pub(super) fn plan_urgent(&self, chore: Chore) {
         self.chores.push(self.started, chore);
+    }
+
+    /// Waits for the turn to compact a log.
+    pub(super) fn compaction_turn(&self) -> MutexGuard<'_, ()> {
+        self.compacting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Closes a log whose handles are gone: here, when there are no threads any more.

@@ -5,7 +5,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::scan::{Scan, Stop};
+use super::scan::Stop;
 use super::seal::{FileSum, Seal};
 use super::{Kind, Log, Segment, Shared, SyncFailed, durable, names, segment};
 use crate::disk::{DiskError, DiskFile, Doing};
@@ -160,7 +160,7 @@ impl SealJob {
             .disk()
             .open_read_only(&path)
             .doing("open", &path)?;
-        let mut scan = Scan::new(file.as_ref(), 0, self.segment.base, self.segment.bytes());
+        let mut scan = self.segment.scan(file.as_ref(), 0, self.segment.base);
         loop {
             match scan.next() {
                 Ok(Some(_)) => {}

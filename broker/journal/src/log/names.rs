@@ -7,6 +7,8 @@
 //! 00000000000000000000.seal        what the finished segment holds (derived)
 //! durable.mark                     how far the log is known to have been synced
 //! next.log                         an empty segment prepared for the next roll
+//! compacted.manifest               which segments compaction wrote
+//! 00000000000000000000.7.cleaned   a segment that compaction writes, or has written and not yet put into its place
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -29,6 +31,22 @@ pub(crate) const MARK: &str = "durable.mark";
 
 /// Name of a prepared segment.
 pub(crate) const NEXT: &str = "next.log";
+
+/// Name of the manifest of compaction.
+pub(crate) const MANIFEST: &str = "compacted.manifest";
+
+/// Path of a segment that compaction writes, before it takes its place. No two have the same serial.
+pub(crate) fn cleaned(dir: &Path, base: u64, serial: u64) -> PathBuf {
+    dir.join(format!("{base:020}.{serial}.cleaned"))
+}
+
+/// What the name of such a file says: base and serial.
+pub(crate) fn parse_cleaned(name: &str) -> Option<(u64, u64)> {
+    let (digits, rest) = name.split_once('.')?;
+    let (base, _) = parse(&format!("{digits}.log"))?;
+    let serial = rest.strip_suffix(".cleaned")?.parse().ok()?;
+    Some((base, serial))
+}
 
 /// All that is derived from a segment and goes with it.
 pub(crate) const DERIVED: [Kind; 3] = [Kind::Seal, Kind::TimeIndex, Kind::Index];
@@ -84,6 +102,10 @@ mod tests {
         ] {
             assert_eq!(parse(name), None, "{name}");
         }
+        let cleaned = cleaned(Path::new("/d"), 42, 7);
+        assert_eq!(cleaned, Path::new("/d/00000000000000000042.7.cleaned"));
+        let name = "00000000000000000042.7.cleaned";
+        assert_eq!((parse(name), parse_cleaned(name)), (None, Some((42, 7))));
         assert_eq!(
             path(Path::new("/d"), 7, Kind::Seal),
             Path::new("/d/00000000000000000007.seal")

@@ -77,6 +77,9 @@ pub enum DamageKind {
         /// What is written there.
         found: Offset,
     },
+    /// What says which segments were compacted cannot be read.
+    #[error("the manifest of compaction is unreadable")]
+    Manifest,
     /// A segment that must be there is not.
     #[error("no segment holds the offsets from {expected} to {found}")]
     MissingSegment {

@@ -1,23 +1,28 @@
 //! What recovery would do, without doing it.
 //!
+//! What the manifest of compaction says comes first: the segments that it replaced are leftovers, and one that it
+//! committed is there under the name it was written with until it has taken its place.
+//!
 //! The rules, in the order in which they are tried for the first place that is not a good batch:
 //!
 //! 1. The machine lost power since the mark was written, and the place is past the mark: what follows was never
 //!    known to be durable and may have been written in any order. Cut there.
 //! 2. It is in the newest segment and no good batch follows: a torn end. Cut there.
-//! 3. Anything else: refuse, and name the place.
+//! 3. Anything else: refuse, and name the place. So is all that compaction wrote: it was durable before it counted.
 
 use std::path::{Path, PathBuf};
 
 use felix_model::Offset;
 
 use super::index::Index;
+use super::listing::{Held, Listing};
+use super::manifest::{Manifest, Sparse};
 use super::mark::Mark;
 use super::scan::{Scan, Stop, valid_after};
 use super::seal::Seal;
 use super::segment::{Reach, Segment};
 use super::{Damage, DamageKind, Kind, OpenRefused, names};
-use crate::disk::{Disk, DiskError, DiskFile, Doing, Entry};
+use crate::disk::{Disk, DiskError, DiskFile, Doing};
 use crate::durable;
 
 /// What recovery found and would do.
@@ -31,12 +36,18 @@ pub(crate) struct Plan {
     pub(crate) cut: Option<Cut>,
     /// Files that belong to nothing.
     pub(crate) leftovers: Vec<String>,
+    /// What compaction did.
+    pub(crate) manifest: Manifest,
 }
 
 /// A segment that stays.
 #[derive(Debug)]
 pub(crate) struct Planned {
     pub(crate) base: u64,
+    /// The part that compaction wrote.
+    pub(crate) sparse: Option<Sparse>,
+    /// The serial in the name that its file still has.
+    pub(crate) swap: Option<u64>,
     /// How far it reaches after the cut.
     pub(crate) reach: Reach,
     pub(crate) last_generation: u32,
@@ -61,52 +72,6 @@ pub(crate) struct Cut {
     pub(crate) dropped: Vec<u64>,
     /// What is wrong there.
     pub(crate) why: DamageKind,
-}
-
-/// The files of a log directory.
-#[derive(Debug, Default)]
-pub(crate) struct Listing {
-    /// Segments, oldest first: first offset and length.
-    pub(crate) logs: Vec<(u64, u64)>,
-    pub(crate) leftovers: Vec<String>,
-    pub(crate) exists: bool,
-}
-
-impl Listing {
-    /// Looks into a directory, which may be missing.
-    pub(crate) fn read(disk: &dyn Disk, dir: &Path) -> Result<Self, DiskError> {
-        let entries = match disk.list(dir) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(Self::default());
-            }
-            Err(error) => return Err(DiskError::new("list", dir, &error)),
-        };
-        let mut logs: Vec<(u64, u64)> = entries
-            .iter()
-            .filter_map(|entry| match names::parse(&entry.name) {
-                Some((base, Kind::Log)) => Some((base, entry.bytes)),
-                _ => None,
-            })
-            .collect();
-        logs.sort_unstable();
-        let leftovers = entries.iter().filter(|entry| is_leftover(entry, &logs));
-        let leftovers = leftovers.map(|entry| entry.name.clone()).collect();
-        Ok(Self {
-            logs,
-            leftovers,
-            exists: true,
-        })
-    }
-}
-
-/// Whether a file is what an interrupted change left behind.
-fn is_leftover(entry: &Entry, logs: &[(u64, u64)]) -> bool {
-    match names::parse(&entry.name) {
-        Some((_, Kind::Log)) => false,
-        Some((base, _)) => logs.binary_search_by_key(&base, |(base, _)| *base).is_err(),
-        None => entry.name == names::NEXT || entry.name.ends_with(durable::TEMPORARY),
-    }
 }
 
 /// Reads the mark of a log.
@@ -137,6 +102,9 @@ pub(crate) fn read_seal(
 /// Says what opening the log in `dir` would do. Changes nothing.
 pub(crate) fn plan(disk: &dyn Disk, dir: &Path, verify_bytes: u64) -> Result<Plan, OpenRefused> {
     let listing = Listing::read(disk, dir)?;
+    if let Some(damage) = listing.bad_manifest {
+        return Err(OpenRefused::Damaged(damage));
+    }
     let mark = if listing.exists {
         read_mark(disk, dir)?
     } else {
@@ -156,17 +124,18 @@ pub(crate) fn plan(disk: &dyn Disk, dir: &Path, verify_bytes: u64) -> Result<Pla
         mark,
         cut,
         leftovers: listing.leftovers,
+        manifest: listing.manifest,
     })
 }
 
 /// How many of the newest segments fit into the bytes that are to be checked.
-fn verified(logs: &[(u64, u64)], bytes: u64) -> usize {
+fn verified(logs: &[Held], bytes: u64) -> usize {
     let mut left = bytes;
     logs.iter()
         .rev()
-        .take_while(|(_, length)| {
-            let fits = *length <= left;
-            left = left.saturating_sub(*length);
+        .take_while(|held| {
+            let fits = held.bytes <= left;
+            left = left.saturating_sub(held.bytes);
             fits
         })
         .count()
@@ -175,7 +144,7 @@ fn verified(logs: &[(u64, u64)], bytes: u64) -> usize {
 struct Planner<'a> {
     disk: &'a dyn Disk,
     dir: &'a Path,
-    logs: &'a [(u64, u64)],
+    logs: &'a [Held],
     mark: Option<Mark>,
     /// This many of the newest segments are read whole.
     verify: usize,
@@ -192,7 +161,7 @@ impl Planner<'_> {
     /// A mark in a segment that is not there says that segments were lost.
     fn all_segments_are_there(&self) -> Result<(), OpenRefused> {
         let Some(mark) = self.mark else { return Ok(()) };
-        let newest = self.logs.last().map(|(base, _)| *base);
+        let newest = self.logs.last().map(|held| held.base);
         let missing = match newest {
             None => mark.next > 0,
             Some(newest) => mark.segment > newest,
@@ -214,7 +183,7 @@ impl Planner<'_> {
 
     fn walk(&self) -> Result<(Vec<Planned>, Option<Cut>), OpenRefused> {
         let mut segments: Vec<Planned> = Vec::with_capacity(self.logs.len());
-        for (at, (base, _)) in self.logs.iter().enumerate() {
+        for (at, Held { base, .. }) in self.logs.iter().enumerate() {
             match self.segment(at, segments.last())? {
                 Walked::Whole(planned) => segments.push(planned),
                 Walked::Broken(planned, why) => {
@@ -230,20 +199,30 @@ impl Planner<'_> {
 
     /// Reads as much of a segment as has to be read.
     fn segment(&self, at: usize, before: Option<&Planned>) -> Result<Walked, OpenRefused> {
-        let Some((base, length)) = self.logs.get(at).copied() else {
+        let Some(held) = self.logs.get(at).copied() else {
             return Err(self.io("read", self.dir, std::io::ErrorKind::NotFound));
         };
-        let next_base = self.logs.get(at + 1).map(|(base, _)| *base);
+        let (base, length, sparse) = (held.base, held.bytes, held.sparse);
+        if let Some(sparse) = sparse.filter(|sparse| sparse.bytes > length) {
+            let why = format!(
+                "{} bytes were compacted, of which {length} are left",
+                sparse.bytes
+            );
+            return Err(self.damaged(base, length, base, DamageKind::Batch(why)));
+        }
+        let next_base = self.logs.get(at + 1).map(|held| held.base);
         let seal = read_seal(self.disk, self.dir, base, length)?;
-        let seal = seal.filter(|seal| next_base.is_none_or(|next| next == seal.next));
-        let path = names::path(self.dir, base, Kind::Log);
+        // A seal that is there while the file has not taken its place is that of the file before it.
+        let seal = seal
+            .filter(|seal| held.swap.is_none() && next_base.is_none_or(|next| next == seal.next));
+        let path = held.path(self.dir);
         let file = self.disk.open_read_only(&path).doing("open", &path)?;
         let generation = before.map_or(0, |before| before.last_generation);
         let verify = at + self.verify >= self.logs.len();
         let sealed = seal.filter(|_| !verify);
         let planned = match (sealed, self.mark) {
             (Some(seal), _) => {
-                let mut first = Scan::new(file.as_ref(), 0, base, length);
+                let mut first = Scan::new(file.as_ref(), 0, base, length).sparse(sparse);
                 match first.next() {
                     Ok(_) => {}
                     Err(Stop::Bad(kind)) => return Err(self.damaged(base, 0, base, kind)),
@@ -259,6 +238,8 @@ impl Planner<'_> {
                 let last_generation = seal.last_generation;
                 return Ok(Walked::Whole(Planned {
                     base,
+                    sparse,
+                    swap: held.swap,
                     reach,
                     last_generation,
                     seal: Some(seal),
@@ -269,10 +250,13 @@ impl Planner<'_> {
                 if !verify
                     && next_base.is_none()
                     && mark.segment == base
-                    && mark.bytes <= length =>
+                    && mark.bytes <= length
+                    && sparse.is_none_or(|sparse| sparse.bytes <= mark.bytes) =>
             {
                 Planned {
                     base,
+                    sparse,
+                    swap: held.swap,
                     reach: Reach {
                         bytes: mark.bytes,
                         next: mark.next,
@@ -285,6 +269,8 @@ impl Planner<'_> {
             }
             _ => Planned {
                 base,
+                sparse,
+                swap: held.swap,
                 reach: Reach {
                     bytes: 0,
                     next: base,
@@ -340,8 +326,14 @@ impl Planner<'_> {
     /// Decides what to do about the first place that is not good.
     fn cut(&self, at: usize, planned: &Planned, why: DamageKind) -> Result<Cut, OpenRefused> {
         let (position, offset) = (planned.reach.bytes, planned.reach.next);
-        let length = self.logs.get(at).map_or(0, |(_, length)| *length);
+        let length = self.logs.get(at).map_or(0, |held| held.bytes);
         let later = self.logs.get(at + 1..).unwrap_or_default();
+        // Compaction syncs all that lies before what it writes, and that as well.
+        let compacted = planned.sparse.is_some_and(|sparse| position < sparse.bytes)
+            || later.iter().any(|held| held.sparse.is_some());
+        if compacted {
+            return Err(self.damaged(planned.base, position, offset, why));
+        }
         if !self.power_was_lost_before(planned.base, position) {
             if !later.is_empty() {
                 return Err(self.damaged(planned.base, position, offset, why));
@@ -363,9 +355,9 @@ impl Planner<'_> {
         Ok(Cut {
             segment: planned.base,
             position,
-            bytes: length - position + later.iter().map(|(_, length)| length).sum::<u64>(),
+            bytes: length - position + later.iter().map(|held| held.bytes).sum::<u64>(),
             durable_bytes: durable.saturating_sub(position),
-            dropped: later.iter().map(|(base, _)| *base).collect(),
+            dropped: later.iter().map(|held| held.base).collect(),
             why,
         })
     }
@@ -396,7 +388,8 @@ impl Planner<'_> {
 
 /// Reads a segment from where `planned` ends.
 fn scan(file: &dyn DiskFile, mut planned: Planned, length: u64) -> std::io::Result<Walked> {
-    let mut scan = Scan::new(file, planned.reach.bytes, planned.reach.next, length);
+    let Reach { bytes, next, .. } = planned.reach;
+    let mut scan = Scan::new(file, bytes, next, length).sparse(planned.sparse);
     let shape = Segment::new(0, planned.base, planned.reach);
     loop {
         match scan.next() {
@@ -412,7 +405,10 @@ fn scan(file: &dyn DiskFile, mut planned: Planned, length: u64) -> std::io::Resu
                     *crc = scan.headers_crc;
                 }
             }
-            Ok(None) => return Ok(Walked::Whole(planned)),
+            Ok(None) => {
+                planned.reach.next = scan.expected;
+                return Ok(Walked::Whole(planned));
+            }
             Err(Stop::Bad(why)) => return Ok(Walked::Broken(planned, why)),
             Err(Stop::Io(error)) => return Err(error),
         }

@@ -25,6 +25,8 @@ pub(super) fn open(
         plan.mark = Some(blank(disk));
         plan.segments.push(Planned {
             base: 0,
+            sparse: None,
+            swap: None,
             reach: Reach {
                 bytes: 0,
                 next: 0,
@@ -43,6 +45,9 @@ pub(super) fn open(
         durable::create_dirs(disk, dir)?;
         durable::sync_later(disk, dir)?;
     }
+    for planned in &mut plan.segments {
+        finish_swap(disk, dir, planned)?;
+    }
     for name in &plan.leftovers {
         durable::unlink(disk, &dir.join(name))?;
     }
@@ -56,6 +61,18 @@ pub(super) fn open(
     let mut log = assemble(files, dir, options, &plan)?;
     let recovered = log.settle(&mut plan)?;
     Ok((log, recovered))
+}
+
+/// Puts a segment that compaction committed into its place.
+fn finish_swap(disk: &dyn Disk, dir: &Path, planned: &mut Planned) -> Result<(), DiskError> {
+    let Some(serial) = planned.swap.take() else {
+        return Ok(());
+    };
+    tracing::info!(dir = %dir.display(), segment = planned.base, "finishing an interrupted compaction");
+    // The seal first: it could fit the new file as well.
+    durable::unlink(disk, &names::path(dir, planned.base, Kind::Seal))?;
+    let written = names::cleaned(dir, planned.base, serial);
+    durable::rename(disk, &written, &names::path(dir, planned.base, Kind::Log))
 }
 
 /// A reader of a log that nobody writes, without changing anything; none when there is no log. A torn end is left out.
@@ -157,7 +174,9 @@ fn assemble(
         .segments
         .iter()
         .map(|planned| {
-            let segment = Segment::new(files.new_id(), planned.base, planned.reach);
+            let mut segment = Segment::new(files.new_id(), planned.base, planned.reach)
+                .with_sparse(planned.sparse);
+            segment.swap = planned.swap;
             if let Some(seal) = planned.seal {
                 let _ = segment.sums.set((seal.index, seal.time_index));
             }
@@ -170,7 +189,9 @@ fn assemble(
     };
     // The newest segment grows again, so a seal it may have had no longer holds.
     let active = match newest.seal {
-        Some(_) => Arc::new(Segment::new(files.new_id(), active.base, active.reach())),
+        Some(_) => Arc::new(
+            Segment::new(files.new_id(), active.base, active.reach()).with_sparse(active.sparse),
+        ),
         None => active,
     };
     let mut segments = segments;
@@ -186,6 +207,7 @@ fn assemble(
             Arc::clone(files),
             segments,
             newest.reach.next,
+            plan.manifest.clone(),
         )),
         options,
         active,
@@ -296,6 +318,13 @@ impl Log {
             let file = disk.open(&path).doing("open", &path)?;
             if mark.is_none_or(|mark| mark.boot == disk.boot()) {
                 let durable = match mark {
+                    // Compaction syncs before it commits.
+                    _ if planned
+                        .sparse
+                        .is_some_and(|sparse| sparse.bytes == planned.reach.bytes) =>
+                    {
+                        planned.reach.bytes
+                    }
                     Some(mark) if planned.base < mark.segment => planned.reach.bytes,
                     Some(mark) if planned.base == mark.segment => mark.bytes,
                     Some(_) | None => 0,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use felix_model::{Offset, TimeMs};
 
 use super::index::Index;
-use super::scan::{Scan, Stop};
+use super::scan::Stop;
 use super::segment::{self, Reach, Segment, Shared};
 use super::{Damage, Kind, Log, SyncFailed, durable, names};
 use crate::disk::{DiskError, Doing};
@@ -36,6 +36,12 @@ pub enum TruncateRefused {
     InsideBatch {
         /// First offset of that batch.
         base: Offset,
+    },
+    /// What lies there was compacted: it was committed, and what is committed is not cut.
+    #[error("the log was compacted up to {next}")]
+    Compacted {
+        /// The first offset (exclusive) at which it can be cut.
+        next: Offset,
     },
     /// The log is damaged before that offset.
     #[error(transparent)]
@@ -117,11 +123,12 @@ impl Log {
             .iter()
             .take(sealed)
             .take_while(|segment| {
-                // A segment that is still being sealed is left for the next sweep.
-                let sealing = self
-                    .unsealed
-                    .iter()
-                    .any(|unsealed| unsealed.segment.id == segment.id);
+                // A segment that is still being sealed or compacted is left for the next sweep.
+                let sealing = segment.is_busy()
+                    || self
+                        .unsealed
+                        .iter()
+                        .any(|unsealed| unsealed.segment.id == segment.id);
                 let left = bytes.saturating_sub(segment.bytes());
                 let too_many = policy.max_bytes.is_some_and(|max| left >= max);
                 let forget = !sealing
@@ -177,11 +184,21 @@ impl Log {
             });
         }
         self.sync()?;
+        // No compaction begins or ends meanwhile.
+        let shared = Arc::clone(&self.shared);
+        let _unchanged = shared.manifest();
         let Some(target) = self.shared.segment_of(end.0) else {
             return Err(TruncateRefused::BelowStart {
                 start: self.start(),
             });
         };
+        let segments = shared.segments().clone();
+        let sparse = segments.iter().filter_map(|segment| segment.sparse);
+        let compacted = sparse.map(|sparse| sparse.next).max().unwrap_or(0);
+        let next = Offset(compacted.max(shared.cleaned_to()));
+        if end < next {
+            return Err(TruncateRefused::Compacted { next });
+        }
         let place = self.place_of(&target, end)?;
         self.cut_at(&target, place).map_err(|error| {
             self.shared.poison();
@@ -198,11 +215,11 @@ impl Log {
             .disk()
             .open_read_only(&path)
             .doing("open", &path)?;
-        let mut scan = Scan::new(file.as_ref(), 0, target.base, target.bytes());
+        let mut scan = target.scan(file.as_ref(), 0, target.base);
         let mut place = Place {
             reach: Reach {
                 bytes: 0,
-                next: target.base,
+                next: scan.expected,
                 max_timestamp: -1,
             },
             generation: None,
@@ -266,11 +283,9 @@ impl Log {
             durable::unlink(disk.as_ref(), &self.shared.path(target.base, kind))?;
         }
         self.shared.files.forget(target.id);
-        let active = Arc::new(Segment::new(
-            self.shared.files.new_id(),
-            target.base,
-            place.reach,
-        ));
+        let id = self.shared.files.new_id();
+        let active = Segment::new(id, target.base, place.reach).with_sparse(target.sparse);
+        let active = Arc::new(active);
         *active.live() = segment::Live {
             file: Some(file),
             index: Some(place.index),

@@ -2,10 +2,12 @@
 
 use std::io;
 
+use bytes::Bytes;
 use felix_model::limits::BATCH_BYTES_MAX;
 use felix_model::{BatchHeader, HEADER_BYTES, verify_checksum};
 
 use super::DamageKind;
+use super::manifest::Sparse;
 use super::seal::UNCOVERED_BYTES;
 use crate::disk::{DiskFile, read_full};
 
@@ -59,6 +61,8 @@ pub(crate) struct Scan<'file> {
     pub(crate) expected: u64,
     /// Checksum over the bytes that the batches' own leave out; see `seal`.
     pub(crate) headers_crc: u32,
+    /// Where offsets may be missing.
+    sparse: Option<Sparse>,
     buffer: Vec<u8>,
     /// File position of the buffer's first byte.
     buffer_at: u64,
@@ -73,9 +77,41 @@ impl<'file> Scan<'file> {
             end,
             expected,
             headers_crc: 0,
+            sparse: None,
             buffer: Vec::new(),
             buffer_at: position,
         }
+    }
+
+    /// The same where offsets may be missing from the front of the segment.
+    pub(crate) fn sparse(mut self, sparse: Option<Sparse>) -> Self {
+        self.sparse = sparse;
+        self.leave_sparse();
+        self
+    }
+
+    /// Past the front that compaction wrote, the offset that belongs there does not depend on the last batch in it.
+    fn leave_sparse(&mut self) {
+        if let Some(sparse) = self.sparse.filter(|sparse| self.position >= sparse.bytes) {
+            self.expected = self.expected.max(sparse.next);
+        }
+    }
+
+    /// Whether a batch belongs at the position.
+    fn follows(&self, found: &Found) -> bool {
+        match self.sparse.filter(|sparse| self.position < sparse.bytes) {
+            Some(sparse) => found.base() >= self.expected && found.next() <= sparse.next,
+            None => found.base() == self.expected,
+        }
+    }
+
+    /// The bytes of the batch that was found last.
+    pub(crate) fn batch(&self, found: &Found) -> Bytes {
+        let from = usize::try_from(found.position - self.buffer_at).unwrap_or(usize::MAX);
+        let bytes = from
+            .checked_add(found.header.total_bytes())
+            .and_then(|end| self.buffer.get(from..end));
+        Bytes::copy_from_slice(bytes.unwrap_or_default())
     }
 
     /// The next batch, checked; none at the end.
@@ -108,7 +144,7 @@ impl<'file> Scan<'file> {
             header,
             position: self.position,
         };
-        if header.base_offset < 0 || found.base() != self.expected || header.last_offset_delta < 0 {
+        if header.base_offset < 0 || header.last_offset_delta < 0 || !self.follows(&found) {
             return Err(Stop::Bad(DamageKind::Gap {
                 expected: felix_model::Offset(self.expected),
                 found: felix_model::Offset(found.base()),
@@ -117,6 +153,7 @@ impl<'file> Scan<'file> {
         self.headers_crc = headers_crc;
         self.position += total as u64;
         self.expected = found.next();
+        self.leave_sparse();
         Ok(Some(found))
     }
 

@@ -10,6 +10,7 @@ use felix_model::Offset;
 
 use super::files::OpenFiles;
 use super::index::{Index, Placed, Point};
+use super::manifest::{Manifest, Sparse};
 use super::names::{self, Kind};
 use super::scan::{Found, Scan, Stop};
 use super::seal::FileSum;
@@ -37,6 +38,11 @@ pub(crate) struct Shared {
     forgotten: Mutex<Vec<Arc<Segment>>>,
     /// Held while files are synced; see [`Shared::sync`].
     syncing: Mutex<()>,
+    /// What compaction did. Held by whoever changes which closed segments there are, but for retention.
+    manifest: Mutex<Manifest>,
+    /// The manifest's offsets, to look without waiting.
+    cleaned_to: AtomicU64,
+    tombstone_floor: AtomicU64,
 }
 
 impl Shared {
@@ -45,6 +51,7 @@ impl Shared {
         files: Arc<OpenFiles>,
         segments: Vec<Arc<Segment>>,
         end: u64,
+        manifest: Manifest,
     ) -> Self {
         Self {
             dir,
@@ -55,7 +62,30 @@ impl Shared {
             poisoned: AtomicBool::new(false),
             forgotten: Mutex::default(),
             syncing: Mutex::default(),
+            cleaned_to: AtomicU64::new(manifest.cleaned_to),
+            tombstone_floor: AtomicU64::new(manifest.tombstone_floor),
+            manifest: Mutex::new(manifest),
         }
+    }
+
+    pub(crate) fn manifest(&self) -> MutexGuard<'_, Manifest> {
+        self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn cleaned_to(&self) -> u64 {
+        self.cleaned_to.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn tombstone_floor(&self) -> u64 {
+        self.tombstone_floor.load(Ordering::Acquire)
+    }
+
+    /// Shows what a manifest says that was written.
+    pub(crate) fn show(&self, manifest: &Manifest) {
+        self.cleaned_to
+            .store(manifest.cleaned_to, Ordering::Release);
+        self.tombstone_floor
+            .store(manifest.tombstone_floor, Ordering::Release);
     }
 
     pub(crate) fn forgotten(&self) -> MutexGuard<'_, Vec<Arc<Segment>>> {
@@ -150,6 +180,15 @@ pub(crate) struct Segment {
     pub(crate) id: u64,
     /// First offset.
     pub(crate) base: u64,
+    /// The part of it that compaction wrote.
+    pub(crate) sparse: Option<Sparse>,
+    /// Its file still has the name that compaction gave it, with this serial. Only in a log that is looked at and not
+    /// opened.
+    pub(crate) swap: Option<u64>,
+    /// Compaction put another file into its place: what is opened by its name is not its file any more.
+    replaced: AtomicBool,
+    /// Compaction reads it and will replace it: retention leaves it alone.
+    busy: AtomicBool,
     bytes: AtomicU64,
     next: AtomicU64,
     max_timestamp: AtomicI64,
@@ -181,7 +220,7 @@ pub(crate) struct Reach {
 /// Why a segment could not be searched.
 #[derive(Debug)]
 pub(crate) enum SearchFailed {
-    /// The file is no longer there: retention was quicker.
+    /// The file is no longer there: retention was quicker, or compaction put another into its place.
     Gone,
     /// The disk failed.
     Io(DiskError),
@@ -192,12 +231,45 @@ impl Segment {
         Self {
             id,
             base,
+            sparse: None,
+            swap: None,
+            replaced: AtomicBool::new(false),
+            busy: AtomicBool::new(false),
             bytes: AtomicU64::new(reach.bytes),
             next: AtomicU64::new(reach.next),
             max_timestamp: AtomicI64::new(reach.max_timestamp),
             sums: OnceLock::new(),
             live: Mutex::new(Live::default()),
         }
+    }
+
+    /// The same, the front of which compaction wrote.
+    pub(crate) fn with_sparse(mut self, sparse: Option<Sparse>) -> Self {
+        self.sparse = sparse;
+        self
+    }
+
+    /// A walk over its batches from a position, where `expected` is the offset that belongs there.
+    pub(crate) fn scan<'file>(
+        &self,
+        file: &'file dyn DiskFile,
+        position: u64,
+        expected: u64,
+    ) -> Scan<'file> {
+        Scan::new(file, position, expected, self.bytes()).sparse(self.sparse)
+    }
+
+    /// Says that its name will lead to another file.
+    pub(crate) fn set_replaced(&self) {
+        self.replaced.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn set_busy(&self, busy: bool) {
+        self.busy.store(busy, Ordering::Release);
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::Acquire)
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -233,7 +305,10 @@ impl Segment {
     }
 
     pub(crate) fn path(&self, shared: &Shared) -> PathBuf {
-        shared.path(self.base, Kind::Log)
+        match self.swap {
+            Some(serial) => names::cleaned(&shared.dir, self.base, serial),
+            None => shared.path(self.base, Kind::Log),
+        }
     }
 
     /// The file, opened when it is not.
@@ -242,12 +317,18 @@ impl Segment {
             return Ok(Arc::clone(file));
         }
         let path = self.path(shared);
-        shared.files.open(self.id, &path).map_err(|error| {
+        let file = shared.files.open(self.id, &path).map_err(|error| {
             match DiskError::new("open", &path, &error) {
                 error if error.is_missing() => SearchFailed::Gone,
                 error => SearchFailed::Io(error),
             }
-        })
+        })?;
+        // Asked after opening, and said before the name changes: a file that passes is the right one.
+        if self.replaced.load(Ordering::SeqCst) {
+            shared.files.forget(self.id);
+            return Err(SearchFailed::Gone);
+        }
+        Ok(file)
     }
 
     /// Offset less the base, as the indexes have it.
@@ -325,7 +406,7 @@ impl Segment {
                 (u64::from(point.position), base)
             }
         };
-        let mut scan = Scan::new(file, position, expected, self.bytes());
+        let mut scan = self.scan(file, position, expected);
         let known = index.tail().map(|point| point.last);
         while let Some(found) = scan.next().ok()? {
             let placed = self.placed(&found);
@@ -340,7 +421,7 @@ impl Segment {
     pub(crate) fn build_index(&self, shared: &Shared) -> Result<Index, SearchFailed> {
         let file = self.file(shared)?;
         let mut index = Index::default();
-        let mut scan = Scan::new(file.as_ref(), 0, self.base, self.bytes());
+        let mut scan = self.scan(file.as_ref(), 0, self.base);
         loop {
             match scan.next() {
                 Ok(Some(found)) => index.note(self.placed(&found)),

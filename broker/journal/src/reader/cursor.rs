@@ -44,7 +44,7 @@ impl<'a> Cursor<'a> {
             ),
             None => (0, Some(segment.base), None),
         };
-        Ok(Self {
+        let mut cursor = Self {
             shared,
             segment,
             file,
@@ -53,7 +53,42 @@ impl<'a> Cursor<'a> {
             promised,
             buffer: Bytes::new(),
             end,
-        })
+        };
+        cursor.leave_sparse();
+        Ok(cursor)
+    }
+
+    /// Past the front that compaction wrote, the offset that belongs there does not depend on the last batch in it.
+    fn leave_sparse(&mut self) {
+        if let Some(sparse) = self.segment.sparse
+            && self.position >= sparse.bytes
+        {
+            self.expected = self.expected.map(|expected| expected.max(sparse.next));
+        }
+    }
+
+    /// Whether a batch belongs at the position.
+    fn follows(&self, header: &BatchHeader, base: u64) -> bool {
+        let sparse = self.segment.sparse;
+        match sparse.filter(|sparse| self.position < sparse.bytes) {
+            Some(sparse) => {
+                self.expected.is_none_or(|expected| expected <= base)
+                    && header.next_offset().0 <= sparse.next
+            }
+            None => self.expected.is_none_or(|expected| expected == base),
+        }
+    }
+
+    /// First offset of the next batch; none at the end of the segment.
+    pub(super) fn next_base(&mut self) -> Result<Option<u64>, Refused> {
+        if self.position >= self.end {
+            return Ok(None);
+        }
+        if self.buffer.len() < HEADER_BYTES {
+            self.fill(READ_BYTES_MIN)?;
+        }
+        let header = self.next_header()?;
+        Ok(Some(u64::try_from(header.base_offset).unwrap_or(u64::MAX)))
     }
 
     /// Reads `bytes` from the position on, or what there is.
@@ -121,9 +156,9 @@ impl<'a> Cursor<'a> {
         if promised.is_some_and(|next| header.next_offset().0 != next) {
             return Err(Refused::WrongIndex);
         }
-        if let Some(expected) = self.expected.filter(|expected| *expected != base) {
+        if !self.follows(&header, base) {
             let kind = DamageKind::Gap {
-                expected: Offset(expected),
+                expected: Offset(self.expected.unwrap_or(self.segment.base)),
                 found: Offset(base),
             };
             return Err(self.damaged(kind));
@@ -135,6 +170,7 @@ impl<'a> Cursor<'a> {
         self.position += bytes as u64;
         self.expected = Some(next);
         self.promised = None;
+        self.leave_sparse();
         self.buffer = if bytes <= self.buffer.len() {
             self.buffer.slice(bytes..)
         } else {
@@ -144,7 +180,12 @@ impl<'a> Cursor<'a> {
 
     /// The next batch, checked, if it ends at or below `until`. One that is not in the buffer whole is read only when
     /// it is `needed`.
-    pub(super) fn take(&mut self, until: u64, needed: bool) -> Result<Option<Bytes>, Refused> {
+    /// Answers where it ends as well.
+    pub(super) fn take(
+        &mut self,
+        until: u64,
+        needed: bool,
+    ) -> Result<Option<(Bytes, Offset)>, Refused> {
         if self.position >= self.end {
             return Ok(None);
         }
@@ -177,7 +218,7 @@ impl<'a> Cursor<'a> {
             return Err(self.damaged(DamageKind::Batch(refused.to_string())));
         }
         self.advance(total, header.next_offset().0);
-        Ok(Some(batch))
+        Ok(Some((batch, header.next_offset())))
     }
 
     pub(super) fn header(&self, batch: &Bytes) -> Result<BatchHeader, Refused> {

@@ -10,6 +10,8 @@
     reason = "each test file uses a part of this, and a test may panic"
 )]
 
+pub mod keyed;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -52,6 +52,7 @@ mod pack;
 mod record;
 mod records;
 mod refused;
+mod thin;
 mod unpack;
 pub(crate) mod varint;
 mod verify;
@@ -62,8 +63,9 @@ pub use header::{
     HEADER_BYTES, TimestampType, patch,
 };
 pub use records::{Headers, HeadersIter, Record, Records};
-pub use refused::{BadRecord, BatchRefused, BuildRefused};
-pub use verify::{verify, verify_checksum, verify_from_client};
+pub use refused::{BadRecord, BatchRefused, BuildRefused, ThinRefused};
+pub use thin::thin;
+pub use verify::{checksum, verify, verify_checksum, verify_from_client};
 
 pub(crate) use build::{NewBatch, new_header, nullable_len, put_nullable};
 pub(crate) use header::{put_header, seal};

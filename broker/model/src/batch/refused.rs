@@ -219,3 +219,22 @@ pub enum BuildRefused {
         limit: usize,
     },
 }
+
+/// Why a batch was not thinned. It can be kept whole.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ThinRefused {
+    /// It cannot be read to its end.
+    #[error(transparent)]
+    Batch(#[from] BatchRefused),
+    /// Its records cannot be compressed again.
+    #[error(transparent)]
+    Build(#[from] BuildRefused),
+    /// Compressed again, it would be larger than any batch may be.
+    #[error("a thinned batch of {bytes} bytes is over the limit of {limit}")]
+    TooLarge {
+        /// How large it would be.
+        bytes: usize,
+        /// [`crate::limits::BATCH_BYTES_MAX`].
+        limit: usize,
+    },
+}

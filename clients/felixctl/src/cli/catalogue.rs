@@ -251,4 +251,16 @@ pub struct CacheCreate {
     /// Who must have a write before it is acknowledged
     #[arg(long, default_value = "leader", value_parser = ["leader", "quorum"], value_name = "WHO")]
     pub consistency: String,
+    /// Keep entries in a log on disk (true) or only in memory (false)
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub durable: bool,
+    /// When writes are flushed to the disk; periodic is four times a second [default: periodic]
+    #[arg(long, value_parser = ["on_commit", "periodic", "none"], value_name = "MODE")]
+    pub sync: Option<String>,
+    /// What a shard of a cache in memory may hold before it evicts [default: 64MiB]
+    #[arg(long, value_parser = crate::parse::size, value_name = "SIZE")]
+    pub memory_size: Option<u64>,
+    /// Largest key and value together [default: 1MiB]
+    #[arg(long, value_parser = crate::parse::size, value_name = "SIZE")]
+    pub max_record_size: Option<u64>,
 }

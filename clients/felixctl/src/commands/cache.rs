@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::stream::put;
 use super::{App, keys};
 use crate::api::{Api, Created, quote};
 use crate::cli::CacheCommand;
@@ -18,6 +19,10 @@ const FIELDS: &[Field] = &[
     Field::plain("shards"),
     Field::plain("replication_factor"),
     Field::plain("consistency"),
+    Field::plain("durable"),
+    Field::plain("sync"),
+    Field::plain("memory_bytes"),
+    Field::plain("max_record_bytes"),
     Field::plain("display_name"),
 ];
 
@@ -77,13 +82,20 @@ async fn catalogue(app: &App, command: CacheCommand) -> Result<(), Failure> {
             } else {
                 "Leader"
             };
-            let body = json!({
+            let mut body = json!({
                 "cache": create.cache,
                 "display_name": create.display_name.as_deref().unwrap_or(&create.cache),
                 "shards": create.shards,
                 "replication_factor": create.replication_factor,
                 "consistency": consistency,
+                "durable": create.durable,
             });
+            if let Some(body) = body.as_object_mut() {
+                // What was not asked for is left out, so that the server's default applies.
+                put(body, "sync", create.sync);
+                put(body, "memory_bytes", create.memory_size);
+                put(body, "max_record_bytes", create.max_record_size);
+            }
             let (created, cache) = api.create(&base, &body).await?;
             let state = match created {
                 Created::New => "is created",

@@ -29,7 +29,7 @@ layout! {
     CounterValue {
         /// The sum; absent when nothing was ever added.
         value: Option<i64> = 0x0001,
-        /// The add had been applied before, and the value is what the counter stands at now.
+        /// The add had been applied before, and the value is what the counter stood at then.
         repeated: bool = 0x0002,
     }
 }

@@ -1,0 +1,623 @@
+//! Compaction: what it leaves, what readers see of it, and what the tools make of it.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use common::keyed::{Written, compact, read, upto};
+
+use common::{Dice, dir, open, segments, small};
+use felix_journal::compact::{NewestByKey, Remembered};
+use felix_journal::{
+    Disk, Keep, Log, ReadRefused, RetentionPolicy, SimDisk, TruncateRefused, Verdict, backup,
+    inspect, repair,
+};
+use felix_model::{BatchHeader, Offset, Record, TimeMs, verify};
+
+/// A log of 300 records in small segments, all closed but the last.
+fn filled(disk: &SimDisk, keys: u64) -> (Log, Written) {
+    let (mut log, _) = open(disk, small());
+    let mut written = Written::default();
+    while log.end().0 < 300 {
+        let base = log.end().0;
+        log.append(&[written.batch(base, 1 + base % 4, keys)])
+            .unwrap();
+    }
+    log.sync().unwrap();
+    (log, written)
+}
+
+/// Where the closed part ends.
+fn closed(log: &Log) -> u64 {
+    let disk_segments = log.reader().segments();
+    assert!(disk_segments > 1);
+    log.reader().cleaned_to().0
+}
+
+#[test]
+fn the_newest_record_of_each_key_stays_at_its_offset_and_what_has_no_key_stays_too() {
+    let disk = SimDisk::new(1);
+    let (mut log, written) = filled(&disk, 9);
+    let (before, end) = (log.bytes(), log.end());
+    let done = compact(&mut log);
+    let below = closed(&log);
+    assert_eq!((done.cleaned_to, log.end()), (Offset(below), end));
+    assert!(below > 250);
+    assert!(log.bytes() < before / 2, "{} of {before}", log.bytes());
+    assert_eq!(
+        written.check(&log.reader(), "compacted"),
+        written.left(below)
+    );
+    log.close().unwrap();
+    let (mut log, recovered) = open(&disk, small());
+    assert!(recovered.clean);
+    assert_eq!(recovered.end, end);
+    assert_eq!(written.check(&log.reader(), "opened"), written.left(below));
+    assert_eq!(log.reader().cleaned_to(), Offset(below));
+    assert_eq!(log.reader().scrub(|_| ()).unwrap().bytes, log.bytes());
+    // Nothing is left to be done.
+    let again = compact(&mut log);
+    assert_eq!((again.segments, again.records_dropped), (0, 0));
+}
+
+#[test]
+fn every_record_can_be_read_by_its_offset_and_what_is_gone_is_none() {
+    let disk = SimDisk::new(1);
+    let (mut log, written) = filled(&disk, 9);
+    compact(&mut log);
+    let reader = log.reader();
+    let left = written.left(closed(&log));
+    for offset in 0..log.end().0 {
+        let record = reader.record(Offset(offset)).unwrap();
+        assert_eq!(record.is_some(), left.contains(&offset), "{offset}");
+        assert!(record.is_none_or(|record| record.offset == Offset(offset)));
+    }
+    let end = log.end();
+    assert_eq!(reader.record(end), Err(ReadRefused::PastEnd { end }));
+}
+
+#[test]
+fn a_read_from_any_offset_to_any_other_finds_what_is_left_between_them() {
+    let disk = SimDisk::new(1);
+    let (mut log, written) = filled(&disk, 5);
+    compact(&mut log);
+    let reader = log.reader();
+    let left = written.left(closed(&log));
+    for from in 0..log.end().0 {
+        for until in [from + 1, from + 20, log.end().0] {
+            let until = until.min(log.end().0);
+            let mut next = from;
+            let mut found = BTreeSet::new();
+            while next < until {
+                let page = reader.read(Offset(next), 1, Offset(until)).unwrap();
+                if page.batches.is_empty() && page.next.0 == next {
+                    // The batch that holds it goes on past the end that was asked for.
+                    break;
+                }
+                assert!(page.next.0 > next);
+                for batch in &page.batches {
+                    let records = felix_model::Records::new(batch).unwrap();
+                    let offsets = records.map(|record| record.unwrap().offset.0);
+                    found.extend(offsets.filter(|offset| *offset >= next));
+                }
+                next = page.next.0;
+            }
+            let wanted: BTreeSet<u64> = left.range(from..next).copied().collect();
+            assert_eq!(found, wanted, "{from}..{until}");
+        }
+    }
+}
+
+#[test]
+fn a_time_is_found_at_the_first_record_left_that_has_it() {
+    let disk = SimDisk::new(1);
+    let (mut log, written) = filled(&disk, 9);
+    compact(&mut log);
+    let left = written.left(closed(&log));
+    for time in 990..1_310_u64 {
+        let found = log
+            .reader()
+            .offset_for_time(time as i64, log.end())
+            .unwrap();
+        let wanted = left.range(time.saturating_sub(1_000)..).next();
+        assert_eq!(found.map(|found| found.offset.0).as_ref(), wanted, "{time}");
+    }
+}
+
+/// A reader that opened a file before it was replaced, or looks at a segment that was.
+#[test]
+fn readers_in_the_middle_of_a_page_are_not_disturbed_by_compaction() {
+    let disk = SimDisk::new(1);
+    let (mut log, written) = filled(&disk, 9);
+    let reader = log.reader();
+    let job = log.begin_compact(upto(log.durable_end())).unwrap();
+    let mut keep = NewestByKey::gather(&reader, upto(reader.closed_end()), &mut |_| {
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    let hook_reader = reader;
+    let hook_written = written.clone();
+    // At every change of the disk there is a whole log to be read, with no more missing than may be.
+    let may_go: BTreeSet<u64> = {
+        let left = written.left(keep.covered().0);
+        written
+            .0
+            .keys()
+            .copied()
+            .filter(|offset| !left.contains(offset))
+            .collect()
+    };
+    let looks = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let looked = Arc::clone(&looks);
+    let inside = std::sync::atomic::AtomicBool::new(false);
+    disk.set_hook(Some(Arc::new(move |call| {
+        use std::sync::atomic::Ordering::SeqCst;
+        // The rename is made while readers wait.
+        if !call.kind.changes()
+            || call.kind == felix_journal::disk::CallKind::Rename
+            || inside.swap(true, SeqCst)
+        {
+            return;
+        }
+        let found = hook_written.check(&hook_reader, "during compaction");
+        for offset in hook_written.0.keys() {
+            assert!(
+                found.contains(offset) || may_go.contains(offset),
+                "{offset}"
+            );
+        }
+        looked.fetch_add(1, SeqCst);
+        inside.store(false, SeqCst);
+    })));
+    job.run(&mut keep, &mut |_| ControlFlow::Continue(()))
+        .unwrap();
+    disk.set_hook(None);
+    assert!(looks.load(std::sync::atomic::Ordering::SeqCst) > 20);
+}
+
+/// Lets everything go.
+struct Nothing;
+
+impl Keep for Nothing {
+    fn keep(&mut self, _: &BatchHeader, records: &[Record], stay: &mut Vec<bool>) {
+        stay.resize(records.len(), false);
+    }
+}
+
+fn compact_all(log: &mut Log) {
+    let options = upto(log.durable_end());
+    log.compact(options, &mut Nothing).unwrap();
+}
+
+#[test]
+fn a_log_of_which_nothing_is_left_goes_on_where_it_ended() {
+    for reopen in [false, true] {
+        let disk = SimDisk::new(1);
+        let (mut log, mut written) = filled(&disk, 9);
+        let end = log.close_segment().unwrap();
+        assert_eq!(end, log.end());
+        compact_all(&mut log);
+        assert_eq!((log.bytes(), log.start(), log.end()), (0, Offset(0), end));
+        assert_eq!(read(&log.reader(), "empty").len(), 0);
+        let page = log.reader().read(Offset(0), 100, end).unwrap();
+        assert_eq!((page.batches.len(), page.next), (0, end));
+        if reopen {
+            drop(log);
+            disk.power_cut(3);
+            (log, _) = open(&disk, small());
+        }
+        assert_eq!((log.start(), log.end()), (Offset(0), end));
+        log.append(&[written.batch(end.0, 3, 9)]).unwrap();
+        let found = written.check(&log.reader(), "after");
+        assert_eq!(found, (end.0..end.0 + 3).collect());
+    }
+}
+
+#[test]
+fn small_neighbours_become_one_segment_although_nothing_goes() {
+    let disk = SimDisk::new(1);
+    let (mut log, _) = open(&disk, small());
+    let mut written = Written::default();
+    for _ in 0..8 {
+        let base = log.end().0;
+        log.append(&[written.batch(base, 1, 1_000_000)]).unwrap();
+        log.close_segment().unwrap();
+    }
+    let before = log.reader().segments();
+    let done = compact(&mut log);
+    assert_eq!((done.records_dropped, done.segments), (0, before - 1));
+    assert!(log.reader().segments() < before / 2);
+    assert_eq!(written.check(&log.reader(), "merged").len(), 8);
+}
+
+#[test]
+fn deletions_stay_for_their_grace_and_the_floor_tells_when_they_are_gone() {
+    let disk = SimDisk::new(1);
+    let (mut log, written) = filled(&disk, 40);
+    let below = log.close_segment().unwrap();
+    compact(&mut log);
+    assert_eq!(log.reader().tombstone_floor(), Offset(0));
+    let left = written.left(below.0);
+    let reader = log.reader();
+    let mut keep = NewestByKey::gather(&reader, upto(below), &mut |_| ControlFlow::Continue(()))
+        .unwrap()
+        .with_deletions_until(TimeMs(2_285), 1_000);
+    log.compact(upto(keep.covered()), &mut keep).unwrap();
+    let goes = |offset: &u64| {
+        let (key, value) = &written.0[offset];
+        key.is_some() && value.is_none() && *offset <= 285
+    };
+    let wanted: BTreeSet<u64> = left
+        .iter()
+        .copied()
+        .filter(|offset| !goes(offset))
+        .collect();
+    let newest_gone = left.iter().copied().filter(goes).max().unwrap();
+    assert_eq!(written.check(&reader, "deletions"), wanted);
+    assert_eq!(reader.tombstone_floor(), Offset(newest_gone + 1));
+    log.close().unwrap();
+    let (log, _) = open(&disk, small());
+    assert_eq!(log.reader().tombstone_floor(), Offset(newest_gone + 1));
+}
+
+#[test]
+fn more_keys_than_there_is_room_for_are_compacted_in_several_passes() {
+    let disk = SimDisk::new(1);
+    let (mut log, written) = filled(&disk, 60);
+    log.close_segment().unwrap();
+    let reader = log.reader();
+    let mut passes = 0;
+    while reader.cleaned_to() < log.end() {
+        let mut keep = NewestByKey::gather_at_most(25, &reader, upto(log.end()), &mut |_| {
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        assert!(keep.keys() <= 25);
+        let options = upto(keep.covered());
+        log.compact(options, &mut keep).unwrap();
+        assert_eq!(reader.cleaned_to(), keep.covered());
+        passes += 1;
+        assert!(passes < 100);
+    }
+    assert!(passes > 2);
+    assert_eq!(written.check(&reader, "passes"), written.left(log.end().0));
+}
+
+#[test]
+fn the_last_batch_of_a_producer_stays_whole_and_those_before_for_a_while() {
+    let first_two = |reader: &felix_journal::LogReader| {
+        let page = reader.read(Offset(0), 4_000, reader.end()).unwrap();
+        let headers = page
+            .batches
+            .iter()
+            .map(|batch| BatchHeader::parse(batch).unwrap());
+        let headers: Vec<_> = headers.take(2).collect();
+        (headers[0], headers[1])
+    };
+    for is_late in [false, true] {
+        let disk = SimDisk::new(1);
+        let (mut log, written) = filled(&disk, 3);
+        let reader = log.reader();
+        let (earlier, last) = first_two(&reader);
+        let remembered = Remembered {
+            last: BTreeSet::from([last.base()]),
+            earlier: BTreeSet::from([earlier.base()]),
+        };
+        let now = if is_late { 1_000 + 601_000 } else { 1_500 };
+        let mut keep =
+            NewestByKey::gather(&reader, upto(log.end()), &mut |_| ControlFlow::Continue(()))
+                .unwrap()
+                .with_remembered(remembered, TimeMs(now));
+        log.compact(upto(keep.covered()), &mut keep).unwrap();
+        let found = written.check(&reader, "whole");
+        let whole = |header: BatchHeader| {
+            (header.base().0..header.next_offset().0).all(|offset| found.contains(&offset))
+        };
+        assert_eq!((whole(earlier), whole(last)), (!is_late, true));
+        assert!(!found.contains(&last.next_offset().0));
+    }
+}
+
+#[test]
+fn compaction_never_passes_the_offset_it_was_given() {
+    for below in [0, 1, 40, 133] {
+        let disk = SimDisk::new(1);
+        let (mut log, written) = filled(&disk, 3);
+        let options = upto(Offset(below));
+        let done = log.compact(options, &mut Nothing).unwrap();
+        assert_eq!(done.cleaned_to, Offset(below));
+        let found = written.check(&log.reader(), "below");
+        assert!((below..log.end().0).all(|offset| found.contains(&offset)));
+        assert!(found.iter().filter(|offset| **offset < below).count() < 4);
+    }
+}
+
+#[test]
+fn a_compaction_that_is_stopped_leaves_what_it_committed_and_nothing_else() {
+    let disk = SimDisk::new(1);
+    let (mut log, written) = filled(&disk, 9);
+    let job = log.begin_compact(upto(log.durable_end())).unwrap();
+    // Too little is read for a look around; a rate makes none either, so the keep is what ends it.
+    let done = job
+        .run(&mut Nothing, &mut |_| ControlFlow::Break(()))
+        .unwrap();
+    drop(job);
+    assert!(done.cleaned_to > Offset(0));
+    let found = written.check(&log.reader(), "stopped");
+    assert!((done.cleaned_to.0..log.end().0).all(|offset| found.contains(&offset)));
+}
+
+#[test]
+fn batches_that_were_thinned_keep_their_ends_and_pass_every_check() {
+    let disk = SimDisk::new(1);
+    let (mut log, _) = filled(&disk, 9);
+    let ends = |log: &Log| {
+        let mut ends = BTreeSet::new();
+        let mut next = log.start();
+        while next < log.end() {
+            let page = log.reader().read(next, 1 << 20, log.end()).unwrap();
+            for batch in &page.batches {
+                let header = verify(batch).unwrap();
+                assert!(header.records() > 0);
+                ends.insert((header.base().0, header.next_offset().0));
+            }
+            next = page.next;
+        }
+        ends
+    };
+    let before = ends(&log);
+    compact(&mut log);
+    let after = ends(&log);
+    assert!(after.len() < before.len());
+    assert!(after.is_subset(&before));
+}
+
+#[test]
+fn a_hole_in_a_segment_that_was_not_compacted_is_damage() {
+    let disk = SimDisk::new(1);
+    let (mut log, written) = filled(&disk, 9);
+    compact(&mut log);
+    assert!(written.check(&log.reader(), "before").len() < 300);
+    log.close().unwrap();
+    disk.unlink(&dir().join("compacted.manifest")).unwrap();
+    let report = inspect(&disk, &dir()).unwrap();
+    assert_eq!(report.verdict, Verdict::WouldRefuse);
+    let refused = Log::open(Arc::new(disk), &dir(), small()).unwrap_err();
+    assert!(refused.to_string().contains("is damaged"), "{refused}");
+}
+
+#[test]
+fn a_manifest_that_cannot_be_read_is_refused_by_name() {
+    let disk = SimDisk::new(1);
+    let (mut log, _) = filled(&disk, 9);
+    compact(&mut log);
+    log.close().unwrap();
+    let manifest = dir().join("compacted.manifest");
+    disk.flip(&manifest, 30, 2).unwrap();
+    let refused = Log::open(Arc::new(disk.clone()), &dir(), small()).unwrap_err();
+    assert!(
+        refused.to_string().contains("compacted.manifest"),
+        "{refused}"
+    );
+    let report = inspect(&disk, &dir()).unwrap();
+    assert_eq!(report.verdict, Verdict::WouldRefuse);
+}
+
+#[test]
+fn what_compaction_wrote_is_never_taken_for_a_torn_end() {
+    let disk = SimDisk::new(1);
+    let (mut log, _) = filled(&disk, 9);
+    log.close_segment().unwrap();
+    compact(&mut log);
+    drop(log);
+    disk.power_cut(1);
+    let first = segments(&disk, &dir()).remove(0);
+    let length = disk.contents(&first).unwrap().len() as u64;
+    for cut in [1, length / 2, length - 1] {
+        let disk = disk.fork();
+        disk.open(&first).unwrap().set_len(cut).unwrap();
+        let refused = Log::open(Arc::new(disk.clone()), &dir(), small()).unwrap_err();
+        assert!(refused.to_string().contains("were compacted"), "{refused}");
+    }
+    for byte in [0, 30, length - 1] {
+        let disk = disk.fork();
+        disk.flip(&first, byte, 1).unwrap();
+        let refused = Log::open(Arc::new(disk.clone()), &dir(), small()).unwrap_err();
+        assert!(refused.to_string().contains("is damaged"), "{refused}");
+    }
+}
+
+#[test]
+fn indexes_of_compacted_segments_can_be_lost_or_wrong_without_harm() {
+    let disk = SimDisk::new(1);
+    let (mut log, written) = filled(&disk, 9);
+    compact(&mut log);
+    let left = written.left(closed(&log));
+    log.close().unwrap();
+    let endings = ["index", "timeindex", "seal"];
+    let files: Vec<PathBuf> = disk
+        .list(&dir())
+        .unwrap()
+        .into_iter()
+        .filter(|entry| endings.iter().any(|ending| entry.name.ends_with(ending)))
+        .map(|entry| dir().join(entry.name))
+        .collect();
+    assert!(files.len() > 3);
+    for file in &files {
+        let lost = disk.fork();
+        lost.unlink(file).unwrap();
+        let (log, _) = open(&lost, small());
+        assert_eq!(written.check(&log.reader(), "lost"), left);
+        let wrong = disk.fork();
+        if wrong.flip(file, 9, 0).is_ok() {
+            let (log, _) = open(&wrong, small());
+            assert_eq!(written.check(&log.reader(), "wrong"), left);
+        }
+    }
+}
+
+#[test]
+fn retention_forgets_compacted_segments_and_the_log_opens_without_them() {
+    let disk = SimDisk::new(1);
+    let (mut log, written) = filled(&disk, 60);
+    compact(&mut log);
+    let left = written.left(closed(&log));
+    let policy = RetentionPolicy {
+        max_bytes: Some(log.bytes() / 2),
+        max_age_ms: None,
+    };
+    let start = log.retain(policy, TimeMs(0), log.durable_end()).unwrap();
+    assert!(start > Offset(0));
+    let wanted: BTreeSet<u64> = left.range(start.0..).copied().collect();
+    assert_eq!(written.check(&log.reader(), "retained"), wanted);
+    compact(&mut log);
+    log.close().unwrap();
+    let (log, _) = open(&disk, small());
+    assert_eq!(log.start(), start);
+    assert_eq!(written.check(&log.reader(), "opened"), wanted);
+}
+
+#[test]
+fn what_was_compacted_is_not_cut() {
+    let disk = SimDisk::new(1);
+    let (mut log, mut written) = filled(&disk, 9);
+    compact(&mut log);
+    let below = closed(&log);
+    let next = Offset(below);
+    for end in [0, 1, below - 1] {
+        let refused = log.truncate_to(Offset(end)).unwrap_err();
+        assert_eq!(refused, TruncateRefused::Compacted { next });
+    }
+    log.truncate_to(next).unwrap();
+    assert_eq!(log.end(), next);
+    written.0.split_off(&below);
+    log.append(&[written.batch(below, 2, 9)]).unwrap();
+    let mut wanted = written.left(below);
+    wanted.extend([below, below + 1]);
+    assert_eq!(written.check(&log.reader(), "cut"), wanted);
+}
+
+#[test]
+fn a_copy_up_to_any_offset_holds_what_is_left_below_it_and_restores() {
+    let disk = SimDisk::new(1);
+    let (mut log, written) = filled(&disk, 9);
+    compact(&mut log);
+    let left = written.left(closed(&log));
+    for until in (0..=log.end().0).step_by(7).chain([log.end().0]) {
+        let copy = PathBuf::from(format!("/copy-{until}"));
+        let copied = backup::copy(&log.reader(), &disk, &copy, Offset(until)).unwrap();
+        assert!(copied.end.0 <= until);
+        if until == log.end().0 {
+            assert_eq!(copied.end, log.end());
+        }
+        let report = inspect(&disk, &copy).unwrap();
+        assert_eq!(report.verdict, Verdict::Clean, "{until}: {report}");
+        let back = PathBuf::from(format!("/back-{until}"));
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        backup::restore(&shared, &copy, &back, Offset(u64::MAX)).unwrap();
+        let (mut restored, _) = Log::open(Arc::new(disk.clone()), &back, small()).unwrap();
+        assert_eq!(restored.end(), copied.end);
+        let wanted: BTreeSet<u64> = left.range(..copied.end.0).copied().collect();
+        assert_eq!(written.check(&restored.reader(), "restored"), wanted);
+        let mut more = written.clone();
+        let end = restored.end().0;
+        restored.append(&[more.batch(end, 1, 9)]).unwrap();
+        restored.close().unwrap();
+    }
+}
+
+#[test]
+fn a_damaged_compacted_segment_is_cut_where_it_was_named_and_goes_on_there() {
+    let disk = SimDisk::new(1);
+    let (mut log, written) = filled(&disk, 40);
+    compact(&mut log);
+    let left = written.left(closed(&log));
+    log.close().unwrap();
+    let first = segments(&disk, &dir()).remove(0);
+    let length = disk.contents(&first).unwrap().len() as u64;
+    disk.flip(&first, length * 2 / 3, 1).unwrap();
+    let place = inspect(&disk, &dir()).unwrap().place.unwrap();
+    let repaired = repair::cut(&disk, &dir(), place.segment, place.position).unwrap();
+    let (mut log, _) = open(&disk, small());
+    assert_eq!(log.end(), repaired.end);
+    let wanted: BTreeSet<u64> = left.range(..repaired.end.0).copied().collect();
+    assert!(!wanted.is_empty());
+    assert_eq!(written.check(&log.reader(), "cut"), wanted);
+    // The same segment takes appends, and is compacted again in its turn.
+    let mut again = written;
+    again.0.split_off(&repaired.end.0);
+    for _ in 0..40 {
+        let end = log.end().0;
+        log.append(&[again.batch(end, 3, 4)]).unwrap();
+    }
+    log.close().unwrap();
+    let (mut log, _) = open(&disk, small());
+    compact(&mut log);
+    let mut expected = again.left(closed(&log));
+    expected.retain(|offset| *offset >= repaired.end.0 || wanted.contains(offset));
+    assert_eq!(again.check(&log.reader(), "again"), expected);
+}
+
+#[test]
+fn an_inspection_says_which_segments_were_compacted() {
+    let disk = SimDisk::new(1);
+    let (mut log, _) = filled(&disk, 9);
+    compact(&mut log);
+    let (cleaned_to, end) = (log.reader().cleaned_to(), log.end());
+    log.close().unwrap();
+    let report = inspect(&disk, &dir()).unwrap();
+    assert_eq!(report.verdict, Verdict::Clean);
+    assert_eq!((report.cleaned_to, report.end), (cleaned_to, end));
+    let compacted = report.segments.iter().filter(|segment| segment.compacted);
+    assert!(compacted.count() > 0);
+    assert!(!report.segments.last().unwrap().compacted);
+    assert!(report.to_string().contains(".log compacted"));
+}
+
+#[test]
+fn any_history_of_writes_rolls_compactions_and_openings_leaves_what_it_must() {
+    for seed in 0..60 {
+        let mut dice = Dice::new(seed);
+        let disk = SimDisk::new(seed);
+        let (mut log, _) = open(&disk, small());
+        let mut written = Written::default();
+        let keys = 1 + dice.below(40);
+        let mut cleaned_to = 0;
+        for _ in 0..120 {
+            match dice.below(10) {
+                0..=5 => {
+                    let base = log.end().0;
+                    let batch = written.batch(base, 1 + dice.below(6), keys);
+                    log.append(&[batch]).unwrap();
+                }
+                6 => {
+                    log.close_segment().unwrap();
+                }
+                7 => {
+                    log.sync().unwrap();
+                    compact(&mut log);
+                }
+                8 => {
+                    log.close().unwrap();
+                    (log, _) = open(&disk, small());
+                }
+                _ => {
+                    drop(log);
+                    disk.kill();
+                    (log, _) = open(&disk, small());
+                }
+            }
+            let now = log.reader().cleaned_to().0;
+            assert!(now >= cleaned_to, "seed {seed}");
+            cleaned_to = now;
+            let found = written.check(&log.reader(), &format!("seed {seed}"));
+            assert_eq!(found, written.left(cleaned_to), "seed {seed}");
+        }
+        assert!(Path::new(log.dir()).is_absolute());
+    }
+}
