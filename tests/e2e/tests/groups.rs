@@ -320,7 +320,11 @@ async fn a_waiting_poll_gets_what_is_published_and_one_whose_client_left_takes_n
     });
     assert_eq!(offsets(&records), [0, 1, 2]);
     assert!(records.iter().all(|record| record.attempts == 1));
-    assert!(records.iter().all(|record| record.timestamp_micros.is_some()));
+    assert!(
+        records
+            .iter()
+            .all(|record| record.timestamp_micros.is_some())
+    );
     node.stop().await.unwrap();
 }
 
