@@ -87,6 +87,9 @@ pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
 /// Verified tokens remembered per connection, so that forty streams cost one signature check.
 pub(crate) const TOKENS_REMEMBERED_MAX: usize = 64;
 
+/// Tokens whose principals connections share: as many as there can be connections.
+pub(crate) const PRINCIPALS_SHARED_MAX: usize = CONNECTIONS_MAX;
+
 /// Names of streams kept resolved per publish stream.
 pub(crate) const ROUTES_REMEMBERED_MAX: usize = 64;
 

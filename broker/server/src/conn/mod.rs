@@ -7,6 +7,7 @@ pub(crate) mod calls;
 mod frames;
 pub(crate) mod groups;
 mod inspect;
+pub(crate) mod principals;
 pub(crate) mod publish;
 mod reads;
 mod request;
