@@ -17,7 +17,8 @@ use felix_model::{BatchHeader, Offset, Record};
 
 use super::manifest::Manifest;
 use super::scan::Stop;
-use super::segment::{Segment, Shared};
+use super::segment::Segment;
+use super::shared::Shared;
 use super::{Damage, DiskError, Log, SyncFailed, durable};
 use crate::disk::Doing;
 use crate::limits;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::super::manifest::{Entry, Sparse};
 use super::super::seal::FileSum;
-use super::super::segment::{self, Segment, Shared};
+use super::super::segment::{self, Segment};
+use super::super::shared::Shared;
 use super::super::{DiskError, Kind, durable, names};
 use super::{Ended, Output, Run};
 use crate::disk::Doing;
