@@ -11,7 +11,7 @@ use std::sync::Arc;
 use common::keyed::{Written, compact, filled, read, upto};
 use common::{Dice, open, small};
 use felix_journal::compact::{NewestByKey, Remembered};
-use felix_journal::{Keep, ReadRefused, SimDisk};
+use felix_journal::{Keep, Log, ReadRefused, SimDisk};
 use felix_model::{BatchHeader, Offset, Record, TimeMs, verify};
 
 #[test]
