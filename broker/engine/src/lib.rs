@@ -13,15 +13,21 @@
 //! Begin with [`Input`] and [`Effect`], which together are the whole contract, then
 //! [`Shard::handle`]. `shard/append.rs` admits, `shard/commit.rs` moves the mark and lets answers
 //! go, `shard/readers.rs` serves cursors, `window.rs` holds what they are served from, and
-//! `producers.rs` remembers who sent what. `testdata/` shows all of it as transcripts.
+//! `producers.rs` remembers who sent what. [`keyed`] holds what the readings beside the stream know of
+//! the newest record of each key. `testdata/` shows all of it as transcripts.
 
 mod batch;
+pub mod cache;
 mod effect;
+pub mod groups;
 mod input;
+pub mod keyed;
+pub mod membership;
 mod options;
 mod producers;
 mod refused;
 mod shard;
+pub mod state;
 mod stats;
 mod window;
 

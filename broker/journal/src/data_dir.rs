@@ -4,13 +4,16 @@
 //! <root>/lock                                                        locked while a process uses it
 //! <root>/identity.json                                               format, cluster, node
 //! <root>/streams/<tenant>/<namespace>/<stream>@<incarnation>/<shard>/data/    one log
+//! <root>/streams/<tenant>/<namespace>/<stream>@<incarnation>/<shard>/group/   its groups' lane, a log as well
+//! <root>/caches/<tenant>/<namespace>/<cache>@<incarnation>/<shard>/data/      one log
+//! <root>/caches/<tenant>/<namespace>/<cache>@<incarnation>/<shard>/index      what it came to, to start faster
 //! ```
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use felix_model::{ClusterId, Incarnation, NodeId, ShardIndex, StreamId};
+use felix_model::{CacheId, ClusterId, Incarnation, NodeId, ShardIndex, StreamId};
 use serde::{Deserialize, Serialize};
 
 use crate::disk::{Disk, DiskError, DiskFile, Doing};
@@ -22,6 +25,8 @@ pub const FORMAT_VERSION: u32 = 1;
 const LOCK: &str = "lock";
 const IDENTITY: &str = "identity.json";
 const STREAMS: &str = "streams";
+const LANE: &str = "group";
+const CACHES: &str = "caches";
 
 /// What a file system puts into its own root.
 const FILE_SYSTEM_OWN: &str = "lost+found";
@@ -109,6 +114,19 @@ pub struct LogPlace {
     /// Which stream of that name.
     pub incarnation: Incarnation,
     /// Which log of the stream.
+    pub shard: ShardIndex,
+    /// Where it is.
+    pub dir: PathBuf,
+}
+
+/// The log of a cache's shard, found in a data directory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CachePlace {
+    /// The cache.
+    pub cache: CacheId,
+    /// Which cache of that name.
+    pub incarnation: Incarnation,
+    /// Which log of the cache.
     pub shard: ShardIndex,
     /// Where it is.
     pub dir: PathBuf,
@@ -230,20 +248,87 @@ pub fn log_dir(
         .join("data")
 }
 
+/// Where the lane of a shard's groups is under `root`, or will be: a log beside the shard's.
+#[must_use]
+pub fn lane_dir(
+    root: &Path,
+    stream: &StreamId,
+    incarnation: Incarnation,
+    shard: ShardIndex,
+) -> PathBuf {
+    lane_beside(&log_dir(root, stream, incarnation, shard))
+}
+
+/// Where the lane beside a shard's log is.
+#[must_use]
+pub fn lane_beside(log_dir: &Path) -> PathBuf {
+    log_dir.with_file_name(LANE)
+}
+
+/// The lanes of groups under `root`, in the order of [`logs`].
+///
+/// # Errors
+/// The disk's.
+pub fn lanes(disk: &dyn Disk, root: &Path) -> Result<Vec<LogPlace>, DiskError> {
+    let mut found = Vec::new();
+    for place in logs(disk, root)? {
+        let dir = lane_beside(&place.dir);
+        if !directories_or_files(disk, &dir)?.is_empty() {
+            found.push(LogPlace { dir, ..place });
+        }
+    }
+    Ok(found)
+}
+
+/// Where the log of a cache's shard is under `root`, or will be.
+#[must_use]
+pub fn cache_log_dir(
+    root: &Path,
+    cache: &CacheId,
+    incarnation: Incarnation,
+    shard: ShardIndex,
+) -> PathBuf {
+    let CacheId {
+        tenant,
+        namespace,
+        cache,
+    } = cache;
+    root.join(CACHES)
+        .join(tenant.as_ref() as &str)
+        .join(namespace.as_ref() as &str)
+        .join(format!("{cache}@{incarnation}"))
+        .join(shard.to_string())
+        .join("data")
+}
+
 /// The logs under `root`, in order; see [`DataDir::logs`].
 ///
 /// # Errors
 /// The disk's.
 pub fn logs(disk: &dyn Disk, root: &Path) -> Result<Vec<LogPlace>, DiskError> {
+    walk(disk, &root.join(STREAMS), place)
+}
+
+/// The logs of caches under `root`, in order. Directories that are not named like one are passed over with a warning.
+///
+/// # Errors
+/// The disk's.
+pub fn cache_logs(disk: &dyn Disk, root: &Path) -> Result<Vec<CachePlace>, DiskError> {
+    walk(disk, &root.join(CACHES), cache_place)
+}
+
+/// What the directories four levels below `top` are called, and where the log of each is.
+type Place<T> = fn(&str, &str, &str, &str, &Path) -> Option<T>;
+
+fn walk<T: Ord>(disk: &dyn Disk, top: &Path, place: Place<T>) -> Result<Vec<T>, DiskError> {
     let mut found = Vec::new();
-    let streams = root.join(STREAMS);
-    for tenant in directories(disk, &streams)? {
-        for namespace in directories(disk, &streams.join(&tenant))? {
-            let in_namespace = streams.join(&tenant).join(&namespace);
-            for stream in directories(disk, &in_namespace)? {
-                for shard in directories(disk, &in_namespace.join(&stream))? {
-                    let dir = in_namespace.join(&stream).join(&shard).join("data");
-                    match place(&tenant, &namespace, &stream, &shard, &dir) {
+    for tenant in directories(disk, top)? {
+        for namespace in directories(disk, &top.join(&tenant))? {
+            let in_namespace = top.join(&tenant).join(&namespace);
+            for name in directories(disk, &in_namespace)? {
+                for shard in directories(disk, &in_namespace.join(&name))? {
+                    let dir = in_namespace.join(&name).join(&shard).join("data");
+                    match place(&tenant, &namespace, &name, &shard, &dir) {
                         Some(place) if !directories_or_files(disk, &dir)?.is_empty() => {
                             found.push(place)
                         }
@@ -256,6 +341,26 @@ pub fn logs(disk: &dyn Disk, root: &Path) -> Result<Vec<LogPlace>, DiskError> {
     }
     found.sort();
     Ok(found)
+}
+
+fn cache_place(
+    tenant: &str,
+    namespace: &str,
+    cache: &str,
+    shard: &str,
+    dir: &Path,
+) -> Option<CachePlace> {
+    let (cache, incarnation) = cache.rsplit_once('@')?;
+    Some(CachePlace {
+        cache: CacheId {
+            tenant: tenant.parse().ok()?,
+            namespace: namespace.parse().ok()?,
+            cache: cache.parse().ok()?,
+        },
+        incarnation: Incarnation(incarnation.parse().ok()?),
+        shard: ShardIndex(shard.parse().ok()?),
+        dir: dir.to_path_buf(),
+    })
 }
 
 fn place(tenant: &str, namespace: &str, stream: &str, shard: &str, dir: &Path) -> Option<LogPlace> {

@@ -435,8 +435,10 @@ fn seal(
 /// # Errors
 /// The disk's.
 pub fn inspect_all(disk: &dyn Disk, root: &Path) -> Result<Vec<Inspection>, DiskError> {
-    crate::data_dir::logs(disk, root)?
-        .into_iter()
+    let logs = crate::data_dir::logs(disk, root)?;
+    let lanes = crate::data_dir::lanes(disk, root)?;
+    logs.into_iter()
+        .chain(lanes)
         .map(|place| inspect(disk, &place.dir))
         .collect()
 }

@@ -12,6 +12,7 @@
 //! batches and back. [`limits`] holds every bound with its reason.
 
 pub mod batch;
+pub mod forms;
 mod ids;
 pub mod limits;
 mod names;
@@ -24,7 +25,9 @@ pub use batch::{
     verify_checksum, verify_from_client,
 };
 pub use ids::{Generation, Incarnation, Offset, ProducerId, ShardIndex, TimeMs};
-pub use names::{BadName, CacheName, ClusterId, Namespace, NodeId, StreamId, StreamName, TenantId};
+pub use names::{
+    BadName, CacheId, CacheName, ClusterId, Namespace, NodeId, StreamId, StreamName, TenantId,
+};
 pub use native::{
     InternalHeaders, NativeProducer, Payloads, PayloadsRefused, internal_headers,
     payloads_from_records, records_from_payloads,

@@ -243,6 +243,37 @@ impl fmt::Display for StreamId {
     }
 }
 
+/// The full name of a cache; written `tenant/namespace/cache`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct CacheId {
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Where it stands.
+    pub namespace: Namespace,
+    /// What it is called there.
+    pub cache: CacheName,
+}
+
+impl CacheId {
+    /// Checks the three parts of a full name.
+    ///
+    /// # Errors
+    /// The first part that is not a name.
+    pub fn new(tenant: &str, namespace: &str, cache: &str) -> Result<Self, BadName> {
+        Ok(Self {
+            tenant: TenantId::new(tenant)?,
+            namespace: Namespace::new(namespace)?,
+            cache: CacheName::new(cache)?,
+        })
+    }
+}
+
+impl fmt::Display for CacheId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.tenant, self.namespace, self.cache)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;

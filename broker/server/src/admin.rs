@@ -1,4 +1,4 @@
-//! The operator's listener: `/live`, `/ready`, `/metrics`, `/shards`, `/backup`. Plain HTTP, no authentication.
+//! The operator's listener: `/live`, `/ready`, `/metrics`, `/shards`, `/groups`, `/backup`. Plain HTTP, no authentication.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -26,6 +26,7 @@ pub(crate) async fn serve(
         .route("/ready", get(ready))
         .route("/metrics", get(metrics))
         .route("/shards", get(shards))
+        .route("/groups", get(groups))
         .route("/backup", post(backup))
         .with_state(shared)
         .into_make_service_with_connect_info::<SocketAddr>();
@@ -52,7 +53,16 @@ async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
 
 /// What the broker holds on disk and how each shard is: `open`, `idle`, `corrupt` or `orphan`.
 async fn shards(State(shared): State<Arc<Shared>>) -> Response {
-    Json(json!({ "version": 1, "node_id": shared.config.node_id, "shards": shared.shards.listing() }))
+    let mut shards = shared.shards.listing();
+    shards.extend(shared.caches.listing());
+    Json(json!({ "version": 1, "node_id": shared.config.node_id, "shards": shards }))
+        .into_response()
+}
+
+/// Every consumer group of every open shard, with its position, lag and dead letters.
+async fn groups(State(shared): State<Arc<Shared>>) -> Response {
+    let groups = crate::groups::listing(&shared);
+    Json(json!({ "version": 1, "node_id": shared.config.node_id, "groups": groups }))
         .into_response()
 }
 

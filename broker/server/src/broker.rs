@@ -9,7 +9,7 @@ use std::time::Duration;
 use felix_auth::{Action, Principal, Resource};
 use felix_controlplane_client::{Api, CallFailed, Follower, FollowerState, TokenSource};
 use felix_journal::{DataDir, DataDirRefused, Journal, JournalOptions, RealDisk};
-use felix_model::{ClusterId, NodeId, StreamId};
+use felix_model::{CacheId, ClusterId, NodeId, StreamId, TimeMs};
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::{Extension, Extensions};
 use felix_wire::flags::Flags;
@@ -18,12 +18,15 @@ use quinn::{Endpoint, VarInt};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::caches::{CacheHandle, CacheSpec, Caches};
 use crate::config::{Config, ConfigRefused};
 use crate::fair::FairQueue;
 use crate::limits::{DRAIN_TIMEOUT, PUBLISH_WINDOW};
 pub(crate) use crate::listing::{Listing, Subscriptions};
+use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::names::{Names, spec};
+use crate::paths::Paths;
 use crate::shards::{Shards, Store, StreamHandle, StreamSpec};
 use crate::tls::{Identity, ServerConfigs, TlsRefused};
 use crate::{admin, listen};
@@ -33,6 +36,11 @@ const RETENTION_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How often the streams that are compacted are looked at.
 const COMPACTION_INTERVAL: Duration = Duration::from_secs(2);
+/// How often expired entries of caches are deleted.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often caches are looked at for the slower chores.
+const CACHES_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How often a certificate on disk is looked at.
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(30);
@@ -47,9 +55,12 @@ pub(crate) struct Shared {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) names: Names,
     pub(crate) shards: Arc<Shards>,
+    pub(crate) caches: Arc<Caches>,
     pub(crate) queue: Arc<FairQueue>,
     pub(crate) served: Served,
     pub(crate) subscriptions: Subscriptions,
+    pub(crate) members: Members,
+    pub(crate) paths: Arc<Paths>,
     port: u16,
     draining: AtomicBool,
 }
@@ -164,11 +175,15 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
         address: config.metrics_listen,
         source,
     })?;
+    let shards = Shards::new(store, config.publish_quota.clone(), Arc::clone(&metrics));
     let shared = Arc::new(Shared {
-        shards: Shards::new(store, config.publish_quota.clone(), Arc::clone(&metrics)),
+        members: Members::new(&shards),
+        caches: Caches::new(Arc::clone(&shards), Arc::clone(&metrics)),
+        shards,
         queue: FairQueue::new(config.inflight_bytes),
         served: served(),
         subscriptions: Subscriptions::default(),
+        paths: Arc::default(),
         port: address.port(),
         draining: AtomicBool::new(false),
         config,
@@ -247,6 +262,11 @@ fn served() -> Served {
         features: Features::TOPOLOGY
             | Features::REDIRECT
             | Features::STREAM_SHARDS
+            | Features::CACHE_DELETE
+            | Features::CACHE_WATCH
+            | Features::CACHE_WATCH_RETAINED
+            | Features::CACHE_CONDITIONAL
+            | Features::COUNTERS
             | Features::CACHE_SHARDS
             | Features::IDEMPOTENT_PRODUCER
             | Features::ERROR_CODES
@@ -260,15 +280,22 @@ fn served() -> Served {
             | Features::SUBSCRIPTION_LAGGED
             | Features::RECORD_TIMESTAMPS
             | Features::PUBLISH_CONDITIONAL
+            | Features::ATOMIC_COMMIT
             | Features::STREAM_READ
             | Features::SUBSCRIBE_QUEUE
             | Features::INSPECT
             | Features::STREAM_DELETED
             | Features::PUBLISH_WIDTH
-            | Features::EXPLICIT_SHARD,
+            | Features::EXPLICIT_SHARD
+            | Features::CONSUMER_GROUP
+            | Features::GROUP_DEAD_LETTERS
+            | Features::GROUP_CONSUMER
+            | Features::GROUP_SKIPPED
+            | Features::GROUP_ADMIN
+            | Features::GROUP_CLAIM_CONTROL,
         publish_window: PUBLISH_WINDOW,
         listener_ports: Vec::new(),
-        extensions: Extensions::from_iter([Extension::Records]),
+        extensions: Extensions::from_iter([Extension::Records, Extension::Requests]),
     }
 }
 
@@ -355,20 +382,77 @@ impl Shared {
         Failure::new(Code::NotFound, message)
     }
 
+    /// A cache in service.
+    ///
+    /// # Errors
+    /// `not_found` with the names close to it that the principal may see.
+    pub(crate) async fn cache(
+        &self,
+        id: &CacheId,
+        principal: &Principal,
+    ) -> Result<Arc<CacheHandle>, Failure> {
+        let names = (id.tenant.as_str(), id.namespace.as_str(), id.cache.as_str());
+        match self.names.cache(names.0, names.1, names.2).await {
+            Some(record) => Ok(self.caches.cache(CacheSpec::of(&record))),
+            None => Err(self.missing_cache(names, principal)),
+        }
+    }
+
+    fn missing_cache(
+        &self,
+        (tenant, namespace, cache): (&str, &str, &str),
+        principal: &Principal,
+    ) -> Failure {
+        let visible = |cache: &str| {
+            let resource = Resource::Cache {
+                tenant,
+                namespace,
+                cache,
+            };
+            principal.allows(Action::CacheRead, &resource)
+                || principal.allows(Action::CacheWrite, &resource)
+        };
+        let catalogue = self.names.catalogue();
+        let close = catalogue.close_caches(tenant, namespace, cache, visible);
+        let mut message = match catalogue.find_cache(tenant, namespace, cache) {
+            Err(missing) => missing.to_string(),
+            Ok(_) => format!("no cache `{cache}`"),
+        };
+        if !close.is_empty() {
+            let names: Vec<String> = close.iter().map(|name| format!("`{name}`")).collect();
+            message = format!("{message}; did you mean {}?", names.join(" or "));
+        }
+        Failure::new(Code::NotFound, message)
+    }
+
     /// Sets the gauges that are read and not counted.
     pub(crate) fn refresh_gauges(&self) {
+        self.caches.refresh_gauges();
         let metrics = &self.metrics;
+        let paths = self.paths.measure();
+        metrics.path_mtu.set(as_gauge(paths.mtu_bytes));
+        metrics.path_black_holes.absolute(paths.black_holes);
         metrics.inflight_bytes.set(as_gauge(self.queue.in_use()));
         metrics.queued.set(as_gauge(self.queue.queued() as u64));
-        metrics
-            .shards_corrupt
-            .set(as_gauge(self.shards.corrupt_count() as u64));
+        metrics.shards_corrupt.set(as_gauge(
+            (self.shards.corrupt_count() + self.caches.corrupt_count()) as u64,
+        ));
         metrics
             .catalogue_revision
             .set(as_gauge(self.names.catalogue().revision().0));
         metrics
             .ready
             .set(if self.readiness().is_ok() { 1.0 } else { 0.0 });
+        let totals = crate::groups::totals(self);
+        metrics.groups.set(as_gauge(totals.groups));
+        metrics.group_lag.set(as_gauge(totals.lag));
+        metrics.group_in_flight.set(as_gauge(totals.in_flight));
+        metrics.group_owed.set(as_gauge(totals.owed));
+        metrics
+            .group_dead_letters
+            .set(as_gauge(totals.dead_letters));
+        metrics.group_trimmed.set(as_gauge(totals.trimmed));
+        metrics.scheduled.set(as_gauge(totals.schedules));
         if let Some(store) = &self.shards.store {
             metrics
                 .free_bytes
@@ -388,6 +472,12 @@ impl Shared {
             record.map(|record| spec(record))
         };
         self.shards.verify_all(known).await;
+        let known = |id: &CacheId| -> Option<CacheSpec> {
+            let record =
+                catalogue.cache(id.tenant.as_str(), id.namespace.as_str(), id.cache.as_str());
+            record.map(|record| CacheSpec::of(record))
+        };
+        self.caches.verify_all(known).await;
     }
 }
 
@@ -395,7 +485,7 @@ impl Shared {
     clippy::cast_precision_loss,
     reason = "a gauge is a float; what is lost is below display"
 )]
-fn as_gauge(value: u64) -> f64 {
+pub(crate) fn as_gauge(value: u64) -> f64 {
     value as f64
 }
 
@@ -417,7 +507,10 @@ impl Running {
         let drained = tokio::time::timeout(DRAIN_TIMEOUT, self.shared.queue.idle())
             .await
             .is_ok();
-        let closing = tokio::time::timeout(DRAIN_TIMEOUT, self.shared.shards.close_all());
+        let shared = &self.shared;
+        let closing = tokio::time::timeout(DRAIN_TIMEOUT, async {
+            shared.shards.close_all().await + shared.caches.close_all().await
+        });
         let unflushed_logs = closing.await.unwrap_or(usize::MAX);
         self.endpoint.close(VarInt::from_u32(0), b"shutting down");
         self.connections.close();
@@ -449,10 +542,25 @@ impl Running {
         });
         self.every(UPKEEP_INTERVAL, |shared| {
             shared.shards.time_out();
+            let now = u64::try_from(shared.shards.elapsed().as_millis());
+            shared.members.tick(TimeMs(now.unwrap_or(u64::MAX)));
             shared.metrics.upkeep();
         });
-        self.every(RETENTION_INTERVAL, |shared| shared.shards.retain());
+        self.every(RETENTION_INTERVAL, |shared| {
+            shared.shards.retain();
+            shared.shards.save_states();
+        });
         self.every(COMPACTION_INTERVAL, |shared| shared.shards.compact());
+        self.every(EXPIRY_INTERVAL, |shared| shared.caches.expire());
+        self.every(CACHES_INTERVAL, |shared| shared.caches.tend());
+        self.every(RETENTION_INTERVAL, |shared| shared.shards.compact_lanes());
+        let (timers, stop) = (Arc::clone(&self.shared.shards.timers), self.stop.clone());
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = timers.run() => {}
+            }
+        });
         let (shared, stop) = (Arc::clone(&self.shared), self.stop.clone());
         self.tasks.spawn(async move {
             tokio::select! {
@@ -536,6 +644,21 @@ async fn follow_changes(shared: &Arc<Shared>) {
                 // Only what the catalogue had and has no longer was deleted; a name it never had is an orphan.
                 None if before.stream(tenant, namespace, stream).is_some() => {
                     shared.shards.deleted(id, known.incarnation);
+                }
+                None => {}
+            }
+        }
+        for handle in shared.caches.handles() {
+            let known = handle.spec();
+            let (tenant, namespace, cache) = (
+                known.id.tenant.as_str(),
+                known.id.namespace.as_str(),
+                known.id.cache.as_str(),
+            );
+            match after.cache(tenant, namespace, cache) {
+                Some(record) => drop(shared.caches.cache(CacheSpec::of(record))),
+                None if before.cache(tenant, namespace, cache).is_some() => {
+                    shared.caches.deleted(&known.id, known.incarnation);
                 }
                 None => {}
             }

@@ -1,7 +1,7 @@
 //! The broker: QUIC in, shards in the middle, the journal below.
 //!
 //! What lives here: the process. Connections and their streams (`conn`), who may do what (`conn/auth.rs`, `fair.rs`),
-//! the shards in service (`shards`), what the catalogue says about names (`names.rs`), the operator's listener
+//! the shards in service (`shards`), the caches (`caches`), what the catalogue says about names (`names.rs`), the operator's listener
 //! (`admin.rs`) and the configuration. It carries out what the pure crates decide.
 //!
 //! What never does: the meaning of bytes on the wire (`felix-wire`), the order of a log and who reads what
@@ -14,15 +14,20 @@ mod admin;
 mod alpn;
 mod backup;
 mod broker;
+mod caches;
+mod commits;
 mod config;
 mod conn;
 mod events;
 mod fair;
+mod groups;
 mod limits;
 mod listen;
 mod listing;
+mod members;
 mod metrics;
 mod names;
+mod paths;
 mod shards;
 mod tls;
 

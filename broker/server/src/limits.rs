@@ -16,6 +16,14 @@ pub(crate) const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(10);
 /// one per outstanding request after that.
 pub(crate) const CLIENT_STREAMS_MAX: u32 = 1024;
 
+/// Bidirectional streams that a client may have open at first: the published client's 41 without waiting. The
+/// transport keeps room for every stream that may come, so a connection gets more, up to [`CLIENT_STREAMS_MAX`], when
+/// it uses half of what it has. Together with the unidirectional ones, as many as its table holds before it doubles.
+pub(crate) const CLIENT_STREAMS_FIRST: u32 = 48;
+
+/// The same for unidirectional streams, of which a client needs one at most.
+pub(crate) const CLIENT_UNI_STREAMS_FIRST: u32 = 8;
+
 /// Receive windows: at least one frame of the largest size.
 pub(crate) const RECEIVE_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
 
@@ -30,6 +38,10 @@ pub(crate) const KEEP_ALIVE: Duration = Duration::from_millis(2_000);
 
 /// Unanswered acknowledged publishes on one stream.
 pub(crate) const PUBLISH_WINDOW: u32 = 256;
+
+/// Calls on one stream whose replies have not left yet. Deep enough for a client of many threads; beyond it the
+/// stream is not read, so that a client that does not read its replies cannot pile them up.
+pub(crate) const CALLS_UNANSWERED_MAX: usize = 4096;
 
 /// Subscriptions on one connection.
 pub(crate) const SUBSCRIPTIONS_PER_CONNECTION_MAX: usize = 4096;
@@ -77,3 +89,9 @@ pub(crate) const TOKENS_REMEMBERED_MAX: usize = 64;
 
 /// Names of streams kept resolved per publish stream.
 pub(crate) const ROUTES_REMEMBERED_MAX: usize = 64;
+
+/// Groups that have members on this broker. Each costs a few kilobytes.
+pub(crate) const GROUPS_WITH_MEMBERS_MAX: usize = 10_000;
+
+/// Members of one group: more than a stream has shards would have nothing to do.
+pub(crate) const MEMBERS_PER_GROUP_MAX: usize = 1_024;

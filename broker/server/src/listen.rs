@@ -88,6 +88,7 @@ async fn shake_hands(
         Ok(Ok(connection)) => {
             shared.metrics.connections_total.increment(1);
             shared.metrics.connections.increment(1.0);
+            let _open = shared.paths.enter(id, connection.clone());
             conn::serve(connection, id, Arc::clone(&shared)).await;
             shared.metrics.connections.decrement(1.0);
         }

@@ -59,7 +59,7 @@ impl Listing {
         (reader, start): (ReaderId, Offset),
     ) -> Self {
         let subscriptions = &conn.shared.subscriptions;
-        let id = subscriptions.next.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = subscriptions.next_id();
         let place = (
             spec.id.tenant.to_string(),
             spec.id.namespace.to_string(),
@@ -117,6 +117,11 @@ impl Drop for Listing {
 }
 
 impl Subscriptions {
+    /// An id that no other subscription or watch of this broker has.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Place, Arc<Row>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }

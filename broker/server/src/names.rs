@@ -141,7 +141,8 @@ impl Names {
     }
 
     async fn refresh(&self) -> bool {
-        match self.follower.refresh().await {
+        // Apart: a request to the control plane takes room that every stream's task would otherwise hold.
+        match Box::pin(self.follower.refresh()).await {
             Ok(_) => true,
             Err(error) => {
                 tracing::warn!(%error, "the control plane could not be asked; the catalogue held here decides");
@@ -155,13 +156,7 @@ impl Names {
 pub(crate) fn spec(record: &StreamRecord) -> StreamSpec {
     let kind = if record.durable {
         Kind::Durable {
-            sync: match record.sync {
-                felix_meta::SyncMode::OnCommit => SyncMode::OnCommit,
-                felix_meta::SyncMode::Periodic => SyncMode::Periodic {
-                    ms: PERIODIC_SYNC_MS,
-                },
-                felix_meta::SyncMode::None => SyncMode::None,
-            },
+            sync: sync_mode(record.sync),
             retention: RetentionPolicy {
                 max_bytes: record.retention.max_size_bytes,
                 max_age_ms: record
@@ -191,6 +186,17 @@ pub(crate) fn spec(record: &StreamRecord) -> StreamSpec {
         routing: record.routing,
         max_record_bytes: record.max_record_bytes,
         kind,
+    }
+}
+
+/// When logs are flushed, as the journal takes it.
+pub(crate) fn sync_mode(mode: felix_meta::SyncMode) -> SyncMode {
+    match mode {
+        felix_meta::SyncMode::OnCommit => SyncMode::OnCommit,
+        felix_meta::SyncMode::Periodic => SyncMode::Periodic {
+            ms: PERIODIC_SYNC_MS,
+        },
+        felix_meta::SyncMode::None => SyncMode::None,
     }
 }
 

@@ -11,7 +11,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::alpn::{CLIENT_PROTOCOL, EitherAlpn};
 use crate::limits::{
-    CLIENT_STREAMS_MAX, IDLE_TIMEOUT, KEEP_ALIVE, RECEIVE_WINDOW_BYTES, SEND_WINDOW_BYTES,
+    CLIENT_STREAMS_FIRST, CLIENT_UNI_STREAMS_FIRST, IDLE_TIMEOUT, KEEP_ALIVE, RECEIVE_WINDOW_BYTES,
+    SEND_WINDOW_BYTES,
 };
 
 /// The chain and key that clients see.
@@ -180,8 +181,8 @@ const LOOPBACK_MTU: u16 = 4096;
 fn transport(loopback: bool) -> TransportConfig {
     let mut config = TransportConfig::default();
     config
-        .max_concurrent_bidi_streams(VarInt::from_u32(CLIENT_STREAMS_MAX))
-        .max_concurrent_uni_streams(VarInt::from_u32(CLIENT_STREAMS_MAX))
+        .max_concurrent_bidi_streams(VarInt::from_u32(CLIENT_STREAMS_FIRST))
+        .max_concurrent_uni_streams(VarInt::from_u32(CLIENT_UNI_STREAMS_FIRST))
         .receive_window(VarInt::from_u32(RECEIVE_WINDOW_BYTES * 2))
         .stream_receive_window(VarInt::from_u32(RECEIVE_WINDOW_BYTES))
         .send_window(SEND_WINDOW_BYTES)

@@ -28,6 +28,12 @@ pub enum Malformed {
         /// Its value.
         value: u64,
     },
+    /// Something stands behind the last field.
+    #[error("{bytes} bytes stand behind the last field")]
+    Behind {
+        /// How many bytes.
+        bytes: usize,
+    },
     /// A count is larger than what follows can hold.
     #[error("{count} events cannot stand in the {bytes} bytes that follow")]
     Count {
@@ -64,6 +70,11 @@ impl Cursor {
     pub(crate) fn u64(&mut self, field: &'static str) -> Result<u64, Malformed> {
         self.needs(8, field)?;
         Ok(self.0.get_u64())
+    }
+
+    pub(crate) fn i64(&mut self, field: &'static str) -> Result<i64, Malformed> {
+        self.needs(8, field)?;
+        Ok(self.0.get_i64())
     }
 
     pub(crate) fn bytes(&mut self, len: usize, field: &'static str) -> Result<Bytes, Malformed> {

@@ -69,6 +69,21 @@ pub struct Names {
 }
 
 impl Names {
+    /// Names for a frame about to be sent.
+    ///
+    /// # Errors
+    /// When a name is too long for its length.
+    pub fn new(tenant: &str, namespace: &str, stream: &str) -> Result<Self, PublishTooLong> {
+        let mut raw = BytesMut::new();
+        put_names(&mut raw, [tenant, namespace, stream])?;
+        let namespace_at = 2 + tenant.len() + 2;
+        Ok(Self {
+            raw: raw.freeze(),
+            namespace_at,
+            stream_at: namespace_at + namespace.len() + 2,
+        })
+    }
+
     /// The bytes, the same for every publish to the same stream: a key to remember it by.
     pub fn raw(&self) -> &Bytes {
         &self.raw
@@ -207,6 +222,7 @@ impl PublishMalformed {
             | Malformed::Truncated { .. }
             | Malformed::NotText { .. }
             | Malformed::Value { .. }
+            | Malformed::Behind { .. }
             | Malformed::Count { .. } => Code::InvalidRequest,
         };
         Failure::new(code, self.to_string())

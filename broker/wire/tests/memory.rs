@@ -6,8 +6,14 @@
 
 use std::alloc::System;
 
-use bytes::Bytes;
-use felix_wire::{EventBatch, Flags, Message, Publish};
+use bytes::{Bytes, BytesMut};
+use felix_wire::extension::requests::{
+    Ask, CacheGetMany, Call, GroupDescribe, GroupDiscard, List, Text,
+};
+use felix_wire::frame::{Accepts, split};
+use felix_wire::limits::PAYLOAD_BYTES_MAX;
+use felix_wire::publish::PublishTooLong;
+use felix_wire::{EventBatch, Extension, Extensions, Flags, Incoming, Message, Names, Publish};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -129,6 +135,32 @@ fn messages() -> Vec<String> {
     ]
 }
 
+/// Lists of the shortest items, and one call with nothing in it that could be shorter.
+fn calls() -> Result<Vec<Bytes>, PublishTooLong> {
+    const MANY: usize = 100_000;
+    let keys = List::build(std::iter::repeat_n(Text::default(), MANY))?;
+    let offsets = List::build(std::iter::repeat_n(0_u64, MANY))?;
+    let (shard, group) = (0, Text::from("g"));
+    let asks: [Ask; 3] = [
+        CacheGetMany { keys }.into(),
+        GroupDiscard {
+            shard,
+            group: group.clone(),
+            offsets: Some(offsets),
+        }
+        .into(),
+        GroupDescribe { shard, group }.into(),
+    ];
+    let names = Names::new("t", "d", "s")?;
+    let frames = asks.into_iter().map(|ask| {
+        let mut frame = BytesMut::new();
+        let names = names.clone();
+        Call { names, ask }.encode_into(1, &mut frame)?;
+        Ok(frame.freeze())
+    });
+    frames.collect()
+}
+
 #[test]
 fn reading_costs_at_most_four_times_what_was_received() {
     for text in messages() {
@@ -147,6 +179,20 @@ fn reading_costs_at_most_four_times_what_was_received() {
         cost <= SMALL_CHANGE,
         "{cost} bytes to read a publish in place"
     );
+
+    let accepts = Accepts {
+        payload_bytes_max: PAYLOAD_BYTES_MAX,
+        extensions: true,
+    };
+    for call in calls().unwrap() {
+        let split = split(&mut BytesMut::from(&call[..]), accepts);
+        let Ok(Some(Incoming::Extension(frame))) = split else {
+            panic!("no frame")
+        };
+        let granted: Extensions = Extension::ALL.into_iter().collect();
+        let cost = spent(|| frame.request(granted));
+        assert!(cost <= 256, "{cost} bytes to read a call in place");
+    }
 
     let events = publish.slice(9..);
     let cost = spent(|| EventBatch::decode(Flags::EVENT_SHARED, events.clone()));

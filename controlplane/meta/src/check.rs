@@ -74,9 +74,24 @@ pub(crate) fn patch(patch: &StreamPatch) -> Result<(), Invalid> {
     patch.max_record_bytes.map_or(Ok(()), record_bytes)
 }
 
+/// Below it a cache in memory would evict what was just put.
+const CACHE_MEMORY_BYTES_MIN: u64 = 64 * 1024;
+
+/// No broker has as much memory; more is a slip of the keyboard.
+const CACHE_MEMORY_BYTES_MAX: u64 = 1 << 40;
+
 pub(crate) fn cache(spec: &CacheSpec) -> Result<(), Invalid> {
     range("shards", spec.shards.into(), 0, SHARDS_MAX.into())?;
     replication(spec.replication_factor)?;
+    spec.max_record_bytes.map_or(Ok(()), record_bytes)?;
+    spec.memory_bytes.map_or(Ok(()), |bytes| {
+        range(
+            "memory_bytes",
+            bytes,
+            CACHE_MEMORY_BYTES_MIN,
+            CACHE_MEMORY_BYTES_MAX,
+        )
+    })?;
     spec.display_name.as_deref().map_or(Ok(()), display_name)
 }
 

@@ -29,7 +29,7 @@ pub use decide::{Conflict, Decision, Refused};
 pub use event::{ENTRY_VERSION, Entry, EntryRefused, Event};
 pub use lookup::{Kind, Missing};
 pub use record::{
-    CachePatch, CacheRecord, CacheSpec, Cleanup, Consistency, Delivery, Grouping, NamespaceRecord,
-    NamespaceSpec, Overflow, Policy, Retention, StreamKind, StreamPatch, StreamRecord, StreamSpec,
-    SyncMode, TenantRecord, VerifyingKey,
+    CACHE_MEMORY_BYTES_DEFAULT, CachePatch, CacheRecord, CacheSpec, Cleanup, Consistency, Delivery,
+    Grouping, NamespaceRecord, NamespaceSpec, Overflow, Policy, Retention, StreamKind, StreamPatch,
+    StreamRecord, StreamSpec, SyncMode, TenantRecord, VerifyingKey,
 };

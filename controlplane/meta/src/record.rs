@@ -4,6 +4,7 @@
 //! a `Record` what exists. Specs and patches refuse fields they do not know, so that a misspelt setting is an error
 //! and not a default.
 
+use felix_model::limits::RECORD_BYTES_DEFAULT;
 use felix_model::{CacheName, Incarnation, Namespace, Routing, StreamName, TenantId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -289,6 +290,19 @@ pub struct CacheRecord {
     pub replication_factor: u32,
     /// When a write counts as done. Fixed at creation.
     pub consistency: Consistency,
+    /// Whether it is kept on disk. Fixed at creation.
+    #[serde(default = "yes")]
+    pub durable: bool,
+    /// When the disk is asked to make writes safe from a power cut. Fixed at creation.
+    #[serde(default)]
+    pub sync: SyncMode,
+    /// What a shard of a cache in memory may hold, in bytes; beyond it entries are evicted. Fixed at
+    /// creation.
+    #[serde(default = "cache_memory")]
+    pub memory_bytes: u64,
+    /// Largest key and value together, in bytes. Fixed at creation.
+    #[serde(default = "record_bytes")]
+    pub max_record_bytes: u32,
     /// Tells this cache from earlier ones of the same name.
     #[schema(value_type = u64)]
     pub incarnation: Incarnation,
@@ -313,7 +327,22 @@ pub struct CacheSpec {
     /// When a write counts as done.
     #[serde(default)]
     pub consistency: Consistency,
+    /// Whether it is kept on disk; default true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durable: Option<bool>,
+    /// Default `periodic`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<SyncMode>,
+    /// What a shard of a cache in memory may hold, in bytes; default 64 MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Default 1 MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_record_bytes: Option<u32>,
 }
+
+/// What a shard of a cache in memory holds when nothing else is said.
+pub const CACHE_MEMORY_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 
 impl CacheSpec {
     /// A cache with one shard and every other setting at its default.
@@ -325,6 +354,10 @@ impl CacheSpec {
             shards: 1,
             replication_factor: 1,
             consistency: Consistency::Leader,
+            durable: None,
+            sync: None,
+            memory_bytes: None,
+            max_record_bytes: None,
         }
     }
 }
@@ -371,6 +404,18 @@ pub struct Grouping {
 
 const fn one() -> u32 {
     1
+}
+
+const fn yes() -> bool {
+    true
+}
+
+const fn cache_memory() -> u64 {
+    CACHE_MEMORY_BYTES_DEFAULT
+}
+
+const fn record_bytes() -> u32 {
+    RECORD_BYTES_DEFAULT as u32
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

@@ -12,11 +12,13 @@
 //! (`felix-e2e felixctl …`), so that the processes under test are always those of the sources beside it.
 
 mod history;
+pub mod idle;
 pub mod kills;
 mod node;
 mod outside;
 mod proxy;
 pub mod raw;
+pub mod said;
 pub mod stopped_reader;
 
 pub use history::{History, Lost};

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use felix_e2e::{Home, kills, stopped_reader};
+use felix_e2e::{Home, idle, kills, stopped_reader};
 use felixctl::surroundings::Surroundings;
 use indicatif::ProgressBar;
 
@@ -31,6 +31,12 @@ enum Command {
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
+    /// Measures what connections cost that say nothing after they authenticated
+    IdleConnections {
+        /// How many
+        #[arg(long, default_value_t = 1_000)]
+        count: usize,
+    },
 }
 
 #[tokio::main]
@@ -42,6 +48,7 @@ async fn main() -> ExitCode {
     }
     let outcome = match Command::parse() {
         Command::Kills { count, seed } => campaign(count, seed).await,
+        Command::IdleConnections { count } => idle_connections(count).await,
         Command::StoppedReader { seconds } => stopped_reader(Duration::from_secs(seconds)).await,
     };
     match outcome {
@@ -64,6 +71,20 @@ async fn stopped_reader(phase: Duration) -> Result<(), String> {
         .await
         .map_err(|error| error.to_string())?;
     comparison.print();
+    Ok(())
+}
+
+async fn idle_connections(count: usize) -> Result<(), String> {
+    // They all come from one address.
+    let limit = (2 * count + 100).to_string();
+    let home = home()?
+        .variable("FELIX_MAX_CONNECTIONS_PER_IP", &limit)
+        .variable("FELIX_MAX_CLIENT_CONNECTIONS", &limit);
+    let measured = idle::run(&home, count).await;
+    for grown in measured.map_err(|error| error.to_string())? {
+        grown.print();
+    }
+    println!("1 passed, 0 failed");
     Ok(())
 }
 

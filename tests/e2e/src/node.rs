@@ -329,16 +329,18 @@ impl Node {
     /// # Errors
     /// When it cannot connect.
     pub async fn client_with(&self, token: &str) -> Result<felix_client::Client, NodeFailed> {
-        let client = felix_client::Client::builder()
+        Ok(self.builder().token(token).connect().await?)
+    }
+
+    /// A client to be, with the node's own token.
+    pub fn builder(&self) -> felix_client::Builder {
+        felix_client::Client::builder()
             .brokers(self.ready.brokers.clone())
             .tenant(&self.ready.tenant)
             .namespace(&self.ready.namespace)
-            .token(token)
+            .token(self.ready.token.as_str())
             .ca_file(&self.ready.ca_file)
             .server_name(&self.ready.server_name)
-            .connect()
-            .await?;
-        Ok(client)
     }
 
     /// Kills it as the kernel does when memory runs out: nothing is said, nothing is finished.
@@ -355,22 +357,49 @@ impl Node {
             })
     }
 
+    /// Resident memory of the process, in bytes.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn resident_bytes(&self) -> std::io::Result<u64> {
+        let id = self.child.id().unwrap_or_default();
+        let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kibibytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
+        kibibytes
+            .map(|kibibytes: u64| kibibytes * 1024)
+            .ok_or_else(|| std::io::Error::other("/proc says no VmRSS"))
+    }
+
     /// Sends SIGTERM and waits for the end.
     ///
     /// # Errors
     /// [`NodeFailed::NotStopped`] when it does not end in time.
-    pub async fn stop(mut self) -> Result<ExitStatus, NodeFailed> {
-        if let Some(pid) = self
-            .child
-            .id()
-            .and_then(|id| i32::try_from(id).ok())
-            .and_then(Pid::from_raw)
-        {
-            kill_process(pid, Signal::TERM).map_err(|error| NodeFailed::Process {
-                program: "kill".into(),
-                source: error.into(),
-            })?;
-        }
+    pub async fn stop(self) -> Result<ExitStatus, NodeFailed> {
+        self.terminate()?;
+        self.stopped().await
+    }
+
+    /// Sends SIGTERM.
+    ///
+    /// # Errors
+    /// When the process is not ours to signal.
+    pub fn terminate(&self) -> Result<(), NodeFailed> {
+        let id = self.child.id().and_then(|id| i32::try_from(id).ok());
+        let Some(pid) = id.and_then(Pid::from_raw) else {
+            return Ok(());
+        };
+        kill_process(pid, Signal::TERM).map_err(|error| NodeFailed::Process {
+            program: "kill".into(),
+            source: error.into(),
+        })
+    }
+
+    /// Waits for the end of a node that was told to stop.
+    ///
+    /// # Errors
+    /// [`NodeFailed::NotStopped`] when it does not end in time.
+    pub async fn stopped(mut self) -> Result<ExitStatus, NodeFailed> {
         match tokio::time::timeout(STOPPED_WITHIN, self.child.wait()).await {
             Ok(status) => status.map_err(|source| NodeFailed::Process {
                 program: "wait".into(),

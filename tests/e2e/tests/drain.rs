@@ -6,6 +6,9 @@
     reason = "a test that meets anything else has failed"
 )]
 
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
 use felix_e2e::raw::{Target, Wire, offer};
 use felix_e2e::{Home, eventually};
 use felix_wire::error::Code;
@@ -157,5 +160,93 @@ async fn a_subscription_gets_everything_up_to_a_stop_and_goes_on_after_it() {
         assert_eq!(&event.payload[..], number.to_string().as_bytes());
     }
     assert_eq!(subscription.lost(), 0);
+    node.stop().await.unwrap();
+}
+
+/// A small file system on a loop device, which can be stopped as a disk that hangs is; gone when this is dropped.
+struct StoppableDisk(PathBuf);
+
+impl StoppableDisk {
+    /// `None`, and a word about it, where mounting is not allowed.
+    fn mount(at: &Path) -> Option<Self> {
+        std::fs::create_dir_all(at).unwrap();
+        let image = at.with_extension("image");
+        std::fs::File::create(&image)
+            .unwrap()
+            .set_len(64 << 20)
+            .unwrap();
+        let made = run("mkfs.ext4", &[Path::new("-q"), &image]);
+        if made && run("mount", &[Path::new("-oloop"), &image, at]) {
+            return Some(Self(at.to_owned()));
+        }
+        eprintln!("SKIPPED: a disk cannot be mounted here without root; nothing was tested");
+        None
+    }
+
+    fn freeze(&self) {
+        assert!(run("fsfreeze", &[Path::new("-f"), &self.0]));
+    }
+
+    fn thaw(&self) -> bool {
+        run("fsfreeze", &[Path::new("-u"), &self.0])
+    }
+}
+
+impl Drop for StoppableDisk {
+    fn drop(&mut self) {
+        // A process that waits for a frozen disk cannot even be killed.
+        self.thaw();
+        run("umount", &[Path::new("-l"), &self.0]);
+    }
+}
+
+fn run(program: &str, arguments: &[&Path]) -> bool {
+    let status = Command::new(program).args(arguments).status();
+    status.is_ok_and(|status| status.success())
+}
+
+#[tokio::test]
+async fn a_node_that_drains_is_not_ready_until_what_it_accepted_is_answered() {
+    let home = home();
+    let Some(disk) = StoppableDisk::mount(&home.data().join("broker")) else {
+        return;
+    };
+    let node = home.start().await.unwrap();
+    home.ok(&["stream", "create", "safe", "--sync", "on_commit"])
+        .await
+        .unwrap();
+    let client = node.client().await.unwrap();
+    client.publish("safe", "before").await.unwrap();
+    disk.freeze();
+    let accepted = tokio::spawn({
+        let client = client.clone();
+        async move { client.publish("safe", "accepted").await }
+    });
+    let seen = &node;
+    let held = eventually(|| async {
+        let bytes = seen.metric("felix_broker_publish_inflight_bytes").await;
+        (bytes.unwrap() > 0.0).then_some(())
+    });
+    held.await
+        .expect("the publish is accepted and not answered");
+    assert_eq!(node.admin("ready").await.unwrap().status().as_u16(), 200);
+    node.terminate().unwrap();
+    let refused = eventually(|| async {
+        let answer = seen.admin("ready").await.unwrap();
+        (answer.status().as_u16() != 200).then_some(answer)
+    });
+    let refused = refused.await.expect("it says that it is not ready");
+    assert_eq!(refused.status().as_u16(), 503);
+    assert_eq!(refused.text().await.unwrap(), "draining\n");
+    assert_eq!(node.metric("felix_ready_state").await.unwrap(), 0.0);
+    assert_eq!(node.admin("live").await.unwrap().status().as_u16(), 200);
+    // Nobody new is let in, and the one that was waits on.
+    assert!(node.client().await.is_err());
+    assert!(!accepted.is_finished());
+    assert!(disk.thaw());
+    assert_eq!(accepted.await.unwrap().unwrap().offset, Some(1));
+    assert_eq!(node.stopped().await.unwrap().code(), Some(0));
+    let node = home.start().await.unwrap();
+    assert_eq!(home.payloads("safe").await.unwrap(), ["before", "accepted"]);
     node.stop().await.unwrap();
 }

@@ -11,8 +11,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use felix_client::Record;
 use felix_e2e::raw::{Stream, Target, Wire, offer};
+use felix_e2e::said::publish_failure as failure;
 use felix_e2e::{Home, Node, eventually};
-use felix_wire::Failure;
 use felix_wire::error::{Code, Retry};
 use felix_wire::message::{Message, RefusedReason};
 use felix_wire::negotiate::Features;
@@ -47,14 +47,6 @@ fn offset(answer: &Message) -> Option<u64> {
     match answer {
         Message::PublishOk(ok) => ok.offset,
         other => panic!("not published: {other:?}"),
-    }
-}
-
-/// The failure in a `publish_error`.
-fn failure(answer: Message) -> Failure {
-    match answer {
-        Message::PublishError(error) => error.into_failure(),
-        other => panic!("not refused: {other:?}"),
     }
 }
 

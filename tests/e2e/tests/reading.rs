@@ -154,7 +154,7 @@ const RUN: u64 = 80;
 #[tokio::test]
 async fn whoever_joins_while_everything_flows_misses_nothing_and_sees_nothing_twice() {
     const READERS: u64 = 10;
-    const JOINS_EACH: u64 = 30;
+    const JOINS_EACH: u64 = 100;
     let home = home();
     let node = home.start().await.unwrap();
     let publisher = node.client().await.unwrap().publisher("orders").unwrap();

@@ -14,11 +14,13 @@
 pub mod campaign;
 mod check;
 mod faults;
+pub mod history;
 mod oracle;
 mod plan;
 mod pool;
 mod publisher;
 mod random;
+pub mod readings;
 mod subscriber;
 mod tally;
 mod transcript;

@@ -11,7 +11,7 @@ HERE = pathlib.Path(__file__).parent
 FUZZ = HERE.parent.parent / "fixtures" / "fuzz"
 AUTH = (
     b'{"type":"auth","tenant_id":"t1","token":"tok","client_flags":32767,'
-    b'"client_features":4294967295,"client_features_hi":31,"extensions":["records"]}'
+    b'"client_features":4294967295,"client_features_hi":31,"extensions":["records","requests"]}'
 )
 
 
@@ -54,6 +54,7 @@ class Corpus:
 def main():
     frames = [(name, unhex(text)) for name, text in rows("frames.txt", 2)]
     ours = [(name, unhex(text)) for name, text in rows("extension.txt", 2)]
+    calls = [(name, unhex(text)) for name, text in rows("requests.txt", 2)]
     messages = [(name, text.encode()) for name, _, text in rows("messages.txt", 3)]
     odd = list(rows("refused.txt", 4))
 
@@ -72,6 +73,7 @@ def main():
     corpus.add("every message", hello + asked)
     corpus.add("every binary frame", hello + b"".join(data for _, data in frames))
     corpus.add("every frame of ours", hello + b"".join(data for _, data in ours))
+    corpus.add("every call", hello + b"".join(data for _, data in calls))
     corpus.add("too long before auth", frame(b"")[:8] + (65537).to_bytes(4, "big"))
 
     corpus = Corpus("message")
@@ -100,6 +102,8 @@ def main():
         flagged = bytearray(data[4:])
         flagged[2] = 0x80
         corpus.add(f"{name} with an unknown flag", bytes(flagged))
+    for name, data in calls:
+        corpus.add(name, data[4:])
     corpus.add("unknown kind", unhex("7f01 0000 0000000000000005 00000000"))
     corpus.add("a length nobody sends", unhex("0101 0000 0000000000000005 ffffffff"))
 

@@ -65,7 +65,7 @@ pub use header::{
 pub use records::{Headers, HeadersIter, Record, Records};
 pub use refused::{BadRecord, BatchRefused, BuildRefused, ThinRefused};
 pub use thin::thin;
-pub use verify::{verify, verify_checksum, verify_from_client};
+pub use verify::{checksum, verify, verify_checksum, verify_from_client};
 
 pub(crate) use build::{NewBatch, new_header, nullable_len, put_nullable};
 pub(crate) use header::{put_header, seal};

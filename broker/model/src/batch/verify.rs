@@ -6,6 +6,12 @@ use super::unpack::Window;
 use super::varint::Cursor;
 use super::{BatchHeader, BatchRefused, Compression, HEADER_BYTES, TimestampType};
 
+/// CRC-32C, the checksum of batches, for whatever else is kept beside a log.
+#[must_use]
+pub fn checksum(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes)
+}
+
 /// Checks header and checksum of the batch at the front of `bytes`; more bytes may follow it, and
 /// [`BatchHeader::total_bytes`] says where they begin. This is what recovery and scrubbing need: a batch
 /// with the right checksum is the one that was appended.

@@ -5,10 +5,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use felix_wire::negotiate::Peer;
 use felix_wire::session::{Slot, Window};
 use tokio::sync::Notify;
+
+use crate::limits::CALLS_UNANSWERED_MAX;
 
 /// The answers of one stream.
 #[derive(Debug)]
@@ -21,6 +23,12 @@ pub(crate) struct Answers {
 struct State {
     window: Window<Bytes>,
     ready: Vec<Bytes>,
+    /// Replies to calls, one behind the other.
+    replies: BytesMut,
+    /// Calls whose replies were not taken yet. A client that does not read keeps them here, and is not read.
+    calls: usize,
+    /// How many replies there are in `replies`.
+    replied: usize,
     abandoned: bool,
 }
 
@@ -42,6 +50,9 @@ impl Answers {
         let state = State {
             window: Window::new(peer),
             ready: Vec::new(),
+            replies: BytesMut::new(),
+            calls: 0,
+            replied: 0,
             abandoned: false,
         };
         Arc::new(Self {
@@ -65,15 +76,33 @@ impl Answers {
         self.ready.notify_one();
     }
 
-    /// Whether publishes have to wait until an answer has left.
-    pub(crate) fn is_full(&self) -> bool {
-        self.lock().window.is_full()
+    /// Counts a call that was read.
+    pub(crate) fn call_begins(&self) {
+        self.lock().calls += 1;
     }
 
-    /// Whether every publish is answered and every answer taken.
+    /// Writes the reply to a call.
+    pub(crate) fn call_ends(&self, reply: impl FnOnce(&mut BytesMut)) {
+        let mut state = self.lock();
+        reply(&mut state.replies);
+        state.replied += 1;
+        let wake = state.replied == 1;
+        drop(state);
+        if wake {
+            self.ready.notify_one();
+        }
+    }
+
+    /// Whether the stream has to wait until an answer has left.
+    pub(crate) fn is_full(&self) -> bool {
+        let state = self.lock();
+        state.window.is_full() || state.calls >= CALLS_UNANSWERED_MAX
+    }
+
+    /// Whether every publish and every call is answered and every answer taken.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.lock();
-        state.window.is_empty() && state.ready.is_empty()
+        state.window.is_empty() && state.calls == 0 && state.ready.is_empty()
     }
 
     /// Takes what may leave now.
@@ -83,6 +112,12 @@ impl Answers {
     pub(crate) fn take(&self, out: &mut Vec<Bytes>) -> Result<(), Abandoned> {
         let mut state = self.lock();
         out.append(&mut state.ready);
+        if !state.replies.is_empty() {
+            out.push(state.replies.split().freeze());
+        }
+        state.calls = state
+            .calls
+            .saturating_sub(std::mem::take(&mut state.replied));
         if state.abandoned {
             Err(Abandoned)
         } else {
@@ -173,6 +208,30 @@ mod tests {
         let answers = ordered();
         drop(answers.reserve());
         assert_eq!(answers.take(&mut Vec::new()), Err(Abandoned));
+    }
+
+    #[test]
+    fn calls_are_answered_in_any_order_and_in_one_piece() {
+        let answers = ordered();
+        answers.call_begins();
+        answers.call_begins();
+        assert!(!answers.is_idle());
+        answers.call_ends(|replies| replies.extend_from_slice(b"second"));
+        answers.call_ends(|replies| replies.extend_from_slice(b"first"));
+        assert_eq!(taken(&answers), ["secondfirst"]);
+        assert!(answers.is_idle());
+    }
+
+    #[test]
+    fn a_stream_whose_replies_are_not_taken_is_not_read() {
+        let answers = ordered();
+        for _ in 0..CALLS_UNANSWERED_MAX {
+            answers.call_begins();
+        }
+        answers.call_ends(|replies| replies.extend_from_slice(b"x"));
+        assert!(answers.is_full());
+        assert_eq!(taken(&answers), ["x"]);
+        assert!(!answers.is_full());
     }
 
     #[tokio::test]

@@ -56,6 +56,10 @@ impl Frames {
         if self.ended {
             return std::future::pending().await;
         }
+        if self.buffer.is_empty() {
+            // A stream that waits keeps no room from what it heard before.
+            self.buffer = BytesMut::new();
+        }
         let mut chunks = [const { Bytes::new() }; CHUNKS_PER_READ];
         match self.recv.read_chunks(&mut chunks).await? {
             Some(count) => {

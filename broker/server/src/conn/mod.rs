@@ -2,12 +2,15 @@
 
 pub(crate) mod answers;
 mod auth;
+mod caches;
+pub(crate) mod calls;
 mod frames;
+pub(crate) mod groups;
 mod inspect;
 pub(crate) mod publish;
 mod reads;
 mod request;
-mod stream;
+pub(crate) mod stream;
 mod subscribe;
 
 use std::collections::HashMap;
@@ -22,8 +25,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::broker::Shared;
 use crate::limits::{
-    AUTHENTICATION_TIMEOUT, SUBSCRIPTIONS_PER_CONNECTION_MAX, TOKENS_REMEMBERED_MAX,
-    UNAUTHENTICATED_STREAMS_MAX,
+    AUTHENTICATION_TIMEOUT, CLIENT_STREAMS_FIRST, CLIENT_STREAMS_MAX, CLIENT_UNI_STREAMS_FIRST,
+    SUBSCRIPTIONS_PER_CONNECTION_MAX, TOKENS_REMEMBERED_MAX, UNAUTHENTICATED_STREAMS_MAX,
 };
 
 /// Close code of a connection on which nobody authenticated in time.
@@ -75,14 +78,22 @@ pub(crate) async fn serve(quic: Connection, id: u64, shared: Arc<Shared>) {
 async fn accept_streams(conn: &Arc<Conn>) {
     let deadline = tokio::time::sleep(AUTHENTICATION_TIMEOUT);
     tokio::pin!(deadline);
+    let mut bidirectional = Allowance(CLIENT_STREAMS_FIRST);
+    let mut unidirectional = Allowance(CLIENT_UNI_STREAMS_FIRST);
     loop {
         tokio::select! {
             accepted = conn.quic.accept_bi() => {
                 let Ok((send, recv)) = accepted else { return };
+                if let Some(more) = bidirectional.grow(conn.tasks.len()) {
+                    conn.quic.set_max_concurrent_bi_streams(more);
+                }
                 conn.tasks.spawn(stream::serve(Arc::clone(conn), Some(send), recv));
             }
             accepted = conn.quic.accept_uni() => {
                 let Ok(recv) = accepted else { return };
+                if let Some(more) = unidirectional.grow(conn.tasks.len()) {
+                    conn.quic.set_max_concurrent_uni_streams(more);
+                }
                 conn.tasks.spawn(stream::serve(Arc::clone(conn), None, recv));
             }
             () = &mut deadline, if !conn.is_authenticated() => {
@@ -95,6 +106,22 @@ async fn accept_streams(conn: &Arc<Conn>) {
                 return;
             }
         }
+    }
+}
+
+/// How many streams of one kind the client may have open. The transport keeps room for each, used or not, so it begins
+/// low and doubles.
+#[derive(Debug)]
+struct Allowance(u32);
+
+impl Allowance {
+    /// The next allowance, once half of this one is in use. `open` may count more than the streams of this kind.
+    fn grow(&mut self, open: usize) -> Option<VarInt> {
+        if self.0 >= CLIENT_STREAMS_MAX || open < self.0 as usize / 2 {
+            return None;
+        }
+        self.0 = (self.0 * 2).min(CLIENT_STREAMS_MAX);
+        Some(VarInt::from_u32(self.0))
     }
 }
 
@@ -150,5 +177,21 @@ impl Drop for OpenSubscription {
     fn drop(&mut self) {
         self.0.subscriptions.fetch_sub(1, Ordering::Relaxed);
         self.0.shared.metrics.subscriptions.decrement(1.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_allowance_doubles_while_half_of_it_is_used_and_ends_at_the_limit() {
+        let mut allowance = Allowance(CLIENT_STREAMS_FIRST);
+        assert_eq!(allowance.grow(23), None);
+        assert_eq!(allowance.grow(24), Some(VarInt::from_u32(96)));
+        assert_eq!(allowance.grow(24), None);
+        let grown: Vec<_> = (0..9).filter_map(|_| allowance.grow(1_024)).collect();
+        assert_eq!(grown.last(), Some(&VarInt::from_u32(CLIENT_STREAMS_MAX)));
+        assert_eq!(grown.len(), 4);
     }
 }

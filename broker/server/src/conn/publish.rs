@@ -20,7 +20,7 @@ use super::stream::{Route, StreamState};
 use crate::broker::Shared;
 use crate::fair::Grant;
 use crate::shards::cell::now;
-use crate::shards::{Kind, StreamHandle, StreamSpec};
+use crate::shards::{Kind, Marker, StreamHandle, StreamSpec};
 
 /// A publish as it was read, whatever its form.
 #[derive(Debug)]
@@ -223,7 +223,7 @@ async fn try_publish(
     };
     if produced.is_some()
         && durable
-        && let Err(failure) = shared.shards.mark_producers(&handle, shard).await
+        && let Err(failure) = shared.shards.mark(&handle, shard, Marker::Producers).await
     {
         return Err((answer, failure.into()));
     }
@@ -568,6 +568,14 @@ fn not_ready(message: String) -> Failure {
     Failure::new(Code::ShardUnavailable, message)
         .with_reason("not_ready")
         .with_retry_after_ms(250)
+}
+
+/// An append that a shard refused, for requests that know no reasons of their own.
+pub(crate) fn append_failure(refused: AppendRefused) -> Failure {
+    match not_appended(refused) {
+        NotPublished::Failed(failure) => failure,
+        NotPublished::Refused(_, message) => Failure::new(Code::InvalidRequest, message),
+    }
 }
 
 /// What a closed shard is called on the wire.

@@ -13,7 +13,9 @@ use felix_wire::publish::Producer;
 
 use super::publish::{Content, Reply, Request, json_reply, publish};
 use super::stream::{Route, StreamState};
-use super::{inspect, reads, subscribe};
+use super::{caches, groups, inspect, reads, subscribe};
+use crate::caches::watch;
+use crate::commits;
 
 /// Carries a request out. `true` when the stream ends after its answers.
 #[expect(
@@ -77,6 +79,30 @@ pub(crate) async fn answer(state: &mut StreamState, message: Message) -> bool {
         Message::StreamRead(ask) => reads::stream_read(state, ask).await.map(Some),
         Message::ShardInspect(ask) => inspect::shard(state, ask).await.map(Some),
         Message::SubscriptionsList(ask) => inspect::subscriptions(state, &ask).map(Some),
+        Message::Commit(ask) => commits::commit(state, ask).await.map(Some),
+        Message::StateGet(ask) => commits::state_get(state, ask).await.map(Some),
+        Message::CachePut(ask) => caches::put(state, ask).await.map(Some),
+        Message::CacheGet(ask) => caches::get(state, ask).await.map(Some),
+        Message::CacheDelete(ask) => caches::delete(state, ask).await.map(Some),
+        Message::CachePutIf(ask) => caches::put_if(state, ask).await.map(Some),
+        Message::CacheDeleteIf(ask) => caches::delete_if(state, ask).await.map(Some),
+        Message::CounterAdd(ask) => caches::counter_add(state, ask).await.map(Some),
+        Message::CounterGet(ask) => caches::counter_get(state, ask).await.map(Some),
+        Message::CacheWatch(ask) => {
+            watch::watch(state, ask).await;
+            Ok(None)
+        }
+        message @ (Message::GroupPoll(_)
+        | Message::GroupAck(_)
+        | Message::GroupNack(_)
+        | Message::GroupExtend(_)
+        | Message::GroupDeadLetter(_)
+        | Message::GroupDeadLetters(_)
+        | Message::GroupDiscard(_)
+        | Message::GroupRedrive(_)
+        | Message::GroupSeek(_)
+        | Message::GroupDescribe(_)
+        | Message::GroupDelete(_)) => groups::answer(state, message).await.map(|()| None),
         Message::TrimBefore(_) => Err(not_enabled("head_trim", "trimming the head of a stream")),
         other => Err(not_served(&other)),
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use felix_auth::Principal;
-use felix_model::StreamId;
+use felix_model::{CacheId, StreamId};
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::Request as ExtensionRequest;
 use felix_wire::frame::Incoming;
@@ -16,10 +16,15 @@ use felix_wire::session::{Heard, Refusal, Session, Ways};
 use quinn::{RecvStream, SendStream};
 
 use super::answers::Answers;
+use super::calls::{Caller, Gathered, hand_over};
 use super::frames::{Frames, FramesEnded};
 use super::{Conn, auth, publish, request};
+use crate::caches::CacheHandle;
 use crate::limits::{ROUTES_REMEMBERED_MAX, SMALL_FRAME_BYTES};
 use crate::shards::{StreamHandle, StreamSpec};
+
+/// Polls of one stream that are kept in mind before those that were answered are let go.
+const POLLS_KEPT_MAX: usize = 16;
 
 /// What one authenticated stream knows.
 pub(crate) struct StreamState {
@@ -29,8 +34,14 @@ pub(crate) struct StreamState {
     pub(crate) answers: Arc<Answers>,
     /// Streams this one publishes to, by the names as they stand in its frames.
     routes: HashMap<Bytes, Arc<StreamHandle>>,
+    /// The cache this one asked last.
+    cache: Option<Arc<CacheHandle>>,
     /// The width that the client computed its shards with.
     width: Option<PublishWidth>,
+    /// Calls read in this turn and not handed over yet.
+    calls: Gathered,
+    /// What was asked of groups. With the stream, polls that still wait are taken back.
+    asked: Vec<crate::groups::Asked>,
 }
 
 impl std::fmt::Debug for StreamState {
@@ -99,6 +110,17 @@ impl Wire {
         written
     }
 
+    /// Resolves when the client does not want answers any more, or is gone.
+    fn gone(&self) -> impl Future<Output = ()> + Send + use<> {
+        let stopped = self.send.as_ref().map(SendStream::stopped);
+        async move {
+            match stopped {
+                Some(stopped) => drop(stopped.await),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
     async fn finish(&mut self) {
         if let Some(mut send) = self.send.take() {
             // A stream that the client stopped already needs no end.
@@ -153,7 +175,10 @@ async fn open(conn: &Arc<Conn>, session: &mut Session, wire: &mut Wire) -> Optio
                     peer: grant.peer,
                     answers: Answers::new(&grant.peer),
                     routes: HashMap::new(),
+                    cache: None,
                     width: None,
+                    calls: Gathered::default(),
+                    asked: Vec::new(),
                 });
             }
             Err(failure) => {
@@ -173,6 +198,9 @@ async fn run(state: &mut StreamState, session: &Session, wire: &mut Wire) {
     let mut out = Vec::new();
     let mut finished = false;
     let mut ending = false;
+    // Nobody reads a stream any more that has said all it will, but its client may still go away.
+    let gone = wire.gone();
+    tokio::pin!(gone);
     loop {
         while !ending && !state.answers.is_full() {
             match wire.frames.buffered() {
@@ -186,6 +214,10 @@ async fn run(state: &mut StreamState, session: &Session, wire: &mut Wire) {
                 }
             }
         }
+        if !state.calls.is_empty() {
+            let calls = std::mem::take(&mut state.calls);
+            Box::pin(hand_over(state, calls)).await;
+        }
         let taken = state.answers.take(&mut out);
         if !out.is_empty() && !wire.write(&mut out).await {
             return;
@@ -196,6 +228,7 @@ async fn run(state: &mut StreamState, session: &Session, wire: &mut Wire) {
         tokio::select! {
             biased;
             () = state.answers.ready() => {}
+            () = &mut gone, if finished => return,
             more = wire.frames.fill(), if !ending && !finished && !state.answers.is_full() => {
                 match more {
                     Ok(true) => {}
@@ -223,6 +256,14 @@ async fn hear(state: &mut StreamState, session: &Session, frame: Incoming) -> bo
         } => {
             let (names, request) = publish::Request::records(correlation, records);
             publish::publish(state, Route::Names(&names), request).await;
+            false
+        }
+        Heard::Extension {
+            correlation,
+            request: ExtensionRequest::Call(call),
+        } => {
+            let caller = Caller::new(&state.answers, correlation);
+            state.calls.push(call, caller);
             false
         }
         Heard::Refused(refusal) => {
@@ -299,6 +340,52 @@ impl StreamState {
         StreamId::new(tenant, namespace, stream).map_err(|error| {
             Failure::new(Code::NotFound, error.to_string()).with_reason("bad_name")
         })
+    }
+
+    /// A cache's name, once it is well formed and of this stream's tenant.
+    pub(crate) fn cache_id(
+        &self,
+        tenant: &str,
+        namespace: &str,
+        cache: &str,
+    ) -> Result<CacheId, Failure> {
+        if let Some(known) = &self.cache {
+            let id = &known.spec().id;
+            if id.cache == *cache && id.namespace == *namespace && id.tenant == *tenant {
+                return Ok(id.clone());
+            }
+        }
+        if tenant != self.principal.tenant.as_str() {
+            return Err(Failure::new(
+                Code::Forbidden,
+                "the request names another tenant than the token",
+            ));
+        }
+        // A malformed name cannot be that of anything.
+        CacheId::new(tenant, namespace, cache).map_err(|error| {
+            Failure::new(Code::NotFound, error.to_string()).with_reason("bad_name")
+        })
+    }
+
+    /// A cache in service. The one asked last is at hand.
+    pub(crate) async fn cache(&mut self, id: &CacheId) -> Result<Arc<CacheHandle>, Failure> {
+        if let Some(known) = &self.cache
+            && known.spec().id == *id
+            && !known.is_gone()
+        {
+            return Ok(Arc::clone(known));
+        }
+        let found = self.conn.shared.cache(id, &self.principal).await?;
+        self.cache = Some(Arc::clone(&found));
+        Ok(found)
+    }
+
+    /// Keeps a poll that waits in mind, so that it ends with this stream.
+    pub(crate) fn asks(&mut self, asked: crate::groups::Asked) {
+        if self.asked.len() >= POLLS_KEPT_MAX {
+            self.asked.retain(|asked| !asked.is_answered());
+        }
+        self.asked.push(asked);
     }
 
     /// Remembers the width the client uses from here on.

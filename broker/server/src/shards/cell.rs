@@ -4,9 +4,12 @@
 //! from a journal thread, a page from a blocking thread. There is no task per shard and no hop, so an idle shard
 //! costs its memory and nothing else. Nothing in a turn blocks or waits.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+mod state;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use felix_engine::groups::{FeedId, ScheduleId};
 use felix_engine::{
     AckWhen, Append, AppendRefused, Appended, Batch, CloseReason, Draft, Effect, Input, Page,
     Produced, ReaderId, ReaderView, Shard, Start, Ticket,
@@ -17,8 +20,13 @@ use slab::Slab;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use felix_engine::state::{StateAnswer, StateView};
+
+use self::state::CommitWaiting;
+pub(crate) use self::state::read_commit;
 use super::mailbox::{Delivery, Mailbox, Said};
 use crate::conn::publish::Waiting;
+use crate::groups::cell::GroupCell;
 
 /// Milliseconds since 1970 by this host's clock.
 pub(crate) fn now() -> TimeMs {
@@ -33,6 +41,21 @@ pub(crate) struct Cell {
     inner: Mutex<Inner>,
     runtime: Handle,
     on_failure: Box<dyn Fn(WriteFailure) + Send + Sync>,
+    /// The shard's groups, while they are open. They close and reopen with it.
+    groups: RwLock<Option<Arc<GroupCell>>>,
+}
+
+/// Who hears what became of an append.
+enum Settle {
+    Publish(Waiting),
+    Scheduled(ScheduleId, Arc<GroupCell>),
+    Commit(CommitWaiting),
+}
+
+/// Who a reader's deliveries are for.
+enum Sink {
+    Mailbox(Arc<Mailbox>),
+    Group(FeedId, Arc<GroupCell>),
 }
 
 impl std::fmt::Debug for Cell {
@@ -44,9 +67,14 @@ impl std::fmt::Debug for Cell {
 struct Inner {
     core: Shard,
     log: Option<LogHandle>,
-    waiting: Slab<Waiting>,
-    readers: Slab<Arc<Mailbox>>,
+    waiting: Slab<Settle>,
+    /// The state that commits left; `None` while there never was a commit.
+    view: Option<Box<StateView>>,
+    answers: Vec<StateAnswer>,
+    readers: Slab<Sink>,
     effects: Vec<Effect>,
+    /// Groups that were told something in this turn, and decide about it once the lock is free.
+    told: Vec<Arc<GroupCell>>,
     /// Somebody waits for everything in flight to settle.
     closed: Vec<oneshot::Sender<()>>,
 }
@@ -55,6 +83,7 @@ impl Cell {
     /// Serves `core`. `on_failure` is called, on a journal thread, whenever a write or sync failed.
     pub(crate) fn new(
         core: Shard,
+        view: Option<StateView>,
         runtime: Handle,
         on_failure: impl Fn(WriteFailure) + Send + Sync + 'static,
     ) -> Arc<Self> {
@@ -63,12 +92,16 @@ impl Cell {
                 core,
                 log: None,
                 waiting: Slab::new(),
+                view: view.map(Box::new),
+                answers: Vec::new(),
                 readers: Slab::new(),
                 effects: Vec::new(),
+                told: Vec::new(),
                 closed: Vec::new(),
             }),
             runtime,
             on_failure: Box::new(on_failure),
+            groups: RwLock::default(),
         })
     }
 
@@ -90,58 +123,142 @@ impl Cell {
         producer: Option<Produced>,
         waiting: Waiting,
     ) {
-        let mut inner = self.lock();
-        let ticket = Ticket(inner.waiting.insert(waiting) as u64);
-        let ack = AckWhen::Committed;
-        inner.turn(
-            self,
-            Input::Append(Append {
-                ticket,
-                batch,
-                expected,
-                producer,
-                ack,
-            }),
-        );
+        let settle = Settle::Publish(waiting);
+        self.append_for(settle, batch, expected, producer);
+    }
+
+    /// Appends a scheduled record; its groups hear the outcome.
+    pub(crate) fn append_scheduled(
+        self: &Arc<Self>,
+        batch: Draft,
+        id: ScheduleId,
+        groups: &Arc<GroupCell>,
+    ) {
+        let settle = Settle::Scheduled(id, Arc::clone(groups));
+        self.append_for(settle, batch, None, None);
+    }
+
+    fn append_for(
+        self: &Arc<Self>,
+        settle: Settle,
+        batch: Draft,
+        expected: Option<Offset>,
+        producer: Option<Produced>,
+    ) {
+        self.with(|inner| {
+            let ticket = Ticket(inner.waiting.insert(settle) as u64);
+            let ack = AckWhen::Committed;
+            inner.turn(
+                self,
+                Input::Append(Append {
+                    ticket,
+                    batch,
+                    expected,
+                    producer,
+                    ack,
+                }),
+            );
+        });
     }
 
     /// Subscribes. The answer comes through the mailbox.
     pub(crate) fn subscribe(self: &Arc<Self>, start: Start) -> (ReaderId, Arc<Mailbox>) {
         let mailbox = Arc::new(Mailbox::default());
-        let mut inner = self.lock();
-        let reader = ReaderId(inner.readers.insert(Arc::clone(&mailbox)) as u64);
-        inner.turn(self, Input::Subscribe { reader, start });
+        let reader = self.subscribe_sink(start, Sink::Mailbox(Arc::clone(&mailbox)));
         (reader, mailbox)
+    }
+
+    fn subscribe_sink(self: &Arc<Self>, start: Start, sink: Sink) -> ReaderId {
+        self.with(|inner| {
+            let reader = ReaderId(inner.readers.insert(sink) as u64);
+            inner.turn(self, Input::Subscribe { reader, start });
+            reader
+        })
+    }
+
+    /// Attaches a cursor of a group.
+    pub(crate) fn subscribe_group(
+        self: &Arc<Self>,
+        start: Start,
+        groups: &Arc<GroupCell>,
+        feed: FeedId,
+    ) -> ReaderId {
+        self.subscribe_sink(start, Sink::Group(feed, Arc::clone(groups)))
+    }
+
+    /// Lets a group's cursor deliver once. `true` when it has nothing, and delivers with the next commit.
+    pub(crate) fn pull_group(self: &Arc<Self>, reader: ReaderId, feed: FeedId) -> bool {
+        self.with(|inner| {
+            if !inner.is_feed(reader, feed) {
+                return false;
+            }
+            let max_bytes = felix_engine::groups::limits::PULL_BYTES;
+            inner.turn(self, Input::Pull { reader, max_bytes });
+            inner.core.reader(reader).is_some_and(|view| view.waiting)
+        })
+    }
+
+    /// Takes a group's cursor away, if it is still there.
+    pub(crate) fn unsubscribe_group(self: &Arc<Self>, reader: ReaderId, feed: FeedId) {
+        self.with(|inner| {
+            if inner.is_feed(reader, feed) {
+                inner.turn(self, Input::Unsubscribe { reader });
+                inner.forget_reader(reader);
+            }
+        });
+    }
+
+    /// The shard's groups, if they are open.
+    pub(crate) fn groups(&self) -> Option<Arc<GroupCell>> {
+        self.groups
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Puts the shard's groups into service. Only under the lock that opens and closes the shard.
+    pub(crate) fn put_groups(&self, groups: Arc<GroupCell>) {
+        *self.groups.write().unwrap_or_else(PoisonError::into_inner) = Some(groups);
+    }
+
+    /// Takes the shard's groups out of service. Only under the lock that opens and closes the shard.
+    pub(crate) fn take_groups(&self) -> Option<Arc<GroupCell>> {
+        self.groups
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 
     /// Asks for the next delivery, which comes through the mailbox.
     pub(crate) fn pull(self: &Arc<Self>, reader: ReaderId, max_bytes: u32) {
-        self.lock().turn(self, Input::Pull { reader, max_bytes });
+        self.report(Input::Pull { reader, max_bytes });
     }
 
     /// Ends a subscription.
     pub(crate) fn unsubscribe(self: &Arc<Self>, reader: ReaderId) {
-        let mut inner = self.lock();
-        inner.turn(self, Input::Unsubscribe { reader });
-        inner.forget_reader(reader);
+        self.with(|inner| {
+            inner.turn(self, Input::Unsubscribe { reader });
+            inner.forget_reader(reader);
+        });
     }
 
     /// Says that retention moved the start of the log.
     pub(crate) fn trimmed(self: &Arc<Self>, start: Offset) {
-        self.lock().turn(self, Input::Trimmed { start });
+        self.report(Input::Trimmed { start });
     }
 
     /// Lets held appends time out.
     pub(crate) fn timeout(self: &Arc<Self>) {
-        self.lock().turn(self, Input::Timeout);
+        self.report(Input::Timeout);
     }
 
     /// Stops the shard. Resolves when everything in flight is settled.
     pub(crate) fn close(self: &Arc<Self>, reason: CloseReason) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
-        let mut inner = self.lock();
-        inner.closed.push(sender);
-        inner.turn(self, Input::Close { reason });
+        self.with(|inner| {
+            inner.closed.push(sender);
+            inner.turn(self, Input::Close { reason });
+        });
         receiver
     }
 
@@ -177,7 +294,19 @@ impl Cell {
     }
 
     fn report(self: &Arc<Self>, input: Input) {
-        self.lock().turn(self, input);
+        self.with(|inner| inner.turn(self, input));
+    }
+
+    /// Does something under the lock, and lets groups that were told something decide once it is free.
+    fn with<T>(&self, act: impl FnOnce(&mut Inner) -> T) -> T {
+        let mut inner = self.lock();
+        let done = act(&mut inner);
+        let told = std::mem::take(&mut inner.told);
+        drop(inner);
+        for groups in told {
+            groups.run();
+        }
+        done
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -200,10 +329,20 @@ impl Inner {
     fn turn(&mut self, cell: &Arc<Cell>, input: Input) {
         let mut effects = std::mem::take(&mut self.effects);
         self.core.handle(now(), input, &mut effects);
+        self.perform_all(cell, effects);
+    }
+
+    /// The end of a turn: carries out what the core decided, and what follows for the state.
+    fn perform_all(&mut self, cell: &Arc<Cell>, mut effects: Vec<Effect>) {
+        // Before anybody is told: whoever hears of his commit finds it in the state.
+        if let Some(view) = &mut self.view {
+            view.follow(&self.core, &mut self.answers);
+        }
         for effect in effects.drain(..) {
             self.perform(cell, effect);
         }
         self.effects = effects;
+        self.answer_commits();
     }
 
     fn perform(&mut self, cell: &Arc<Cell>, effect: Effect) {
@@ -264,15 +403,34 @@ impl Inner {
     }
 
     fn reply(&mut self, ticket: Ticket, outcome: Result<Appended, AppendRefused>) {
-        if let Some(waiting) = key(ticket.0).and_then(|key| self.waiting.try_remove(key)) {
-            waiting.settle(outcome);
+        match key(ticket.0).and_then(|key| self.waiting.try_remove(key)) {
+            Some(Settle::Publish(waiting)) => waiting.settle(outcome),
+            Some(Settle::Scheduled(id, groups)) => {
+                groups.appended(id, outcome);
+                self.told.push(groups);
+            }
+            Some(Settle::Commit(waiting)) => waiting.settle(state::outcome(outcome)),
+            None => {}
         }
     }
 
-    fn say(&self, reader: ReaderId, said: Said) {
-        if let Some(mailbox) = key(reader.0).and_then(|key| self.readers.get(key)) {
-            mailbox.put(said);
+    fn say(&mut self, reader: ReaderId, said: Said) {
+        match key(reader.0).and_then(|key| self.readers.get(key)) {
+            Some(Sink::Mailbox(mailbox)) => mailbox.put(said),
+            Some(Sink::Group(feed, groups)) => {
+                groups.said(*feed, said);
+                self.told.push(Arc::clone(groups));
+            }
+            None => {}
         }
+    }
+
+    /// Whether a reader is still this cursor of a group: numbers of readers are used again.
+    fn is_feed(&self, reader: ReaderId, feed: FeedId) -> bool {
+        matches!(
+            key(reader.0).and_then(|key| self.readers.get(key)),
+            Some(Sink::Group(of, _)) if *of == feed
+        )
     }
 
     fn forget_reader(&mut self, reader: ReaderId) {

@@ -3,7 +3,9 @@
 pub(crate) mod cell;
 mod compact;
 pub(crate) mod mailbox;
-mod open;
+mod marker;
+pub(crate) mod open;
+pub(crate) mod state;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -17,10 +19,12 @@ use felix_model::{Incarnation, Routing, ShardIndex, StreamId};
 use serde::Serialize;
 use tokio::runtime::Handle;
 
-pub(crate) use open::producers_marker;
+pub(crate) use marker::Marker;
 
 use self::cell::Cell;
+use self::marker::Marked;
 use crate::fair::RateLimit;
+use crate::groups::timers::Timers;
 use crate::metrics::Metrics;
 
 /// What the catalogue says about a stream, as far as serving it goes.
@@ -70,8 +74,7 @@ pub(crate) struct Tenant {
 struct Slot {
     cell: RwLock<Option<Arc<Cell>>>,
     opening: tokio::sync::Mutex<()>,
-    /// The marker that says that idempotent producers write here is on disk.
-    marked: AtomicBool,
+    marked: Marked,
 }
 
 impl StreamHandle {
@@ -84,6 +87,23 @@ impl StreamHandle {
         self.gone.load(Ordering::Acquire)
     }
 
+    /// Counts a write against the tenant's rate.
+    ///
+    /// # Errors
+    /// It is over it for so many milliseconds.
+    pub(crate) fn admit_rate(
+        &self,
+        bytes: u64,
+        records: u64,
+        now: std::time::Duration,
+    ) -> Result<(), u64> {
+        let Some(rate) = &self.tenant.rate else {
+            return Ok(());
+        };
+        let mut rate = rate.lock().unwrap_or_else(PoisonError::into_inner);
+        rate.take(bytes, records, now)
+    }
+
     /// The shard, if it is open.
     pub(crate) fn open_cell(&self, shard: ShardIndex) -> Option<Arc<Cell>> {
         let slot = self.slots.get(shard.0 as usize)?;
@@ -91,6 +111,15 @@ impl StreamHandle {
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    /// The lock under which a shard of the stream is opened and closed. There is none for a shard it does not have.
+    pub(crate) async fn opening(
+        &self,
+        shard: ShardIndex,
+    ) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        let slot = self.slots.get(shard.0 as usize)?;
+        Some(slot.opening.lock().await)
     }
 
     fn open_cells(&self) -> Vec<(u32, Arc<Cell>)> {
@@ -143,8 +172,9 @@ pub(crate) struct Shards {
     tenants: Mutex<HashMap<felix_model::TenantId, Weak<Tenant>>>,
     corrupt: Mutex<BTreeMap<PathBuf, String>>,
     quota: crate::config::PublishQuota,
-    runtime: Handle,
-    metrics: Arc<Metrics>,
+    pub(crate) runtime: Handle,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) timers: Arc<Timers>,
     started: std::time::Instant,
     /// Long work in the background is to end.
     stopping: AtomicBool,
@@ -170,6 +200,56 @@ pub(crate) struct Listed {
     detail: Option<String>,
 }
 
+impl Listed {
+    /// A log that is on disk and not open; named by object, incarnation and shard.
+    pub(crate) fn on_disk(
+        (stream, incarnation, shard): (String, u64, u32),
+        directory: PathBuf,
+        is_served: bool,
+        corrupt: Option<String>,
+    ) -> Self {
+        let state = match (&corrupt, is_served) {
+            (Some(_), _) => "corrupt",
+            (None, true) => "idle",
+            (None, false) => "orphan",
+        };
+        Self {
+            stream,
+            incarnation,
+            shard,
+            state,
+            directory: Some(directory),
+            start: None,
+            committed: None,
+            end: None,
+            detail: corrupt,
+        }
+    }
+
+    /// A shard that is open.
+    pub(crate) fn open(
+        (stream, incarnation, shard): (String, u64, u32),
+        directory: Option<PathBuf>,
+        marks: cell::Marks,
+    ) -> Self {
+        Self {
+            stream,
+            incarnation,
+            shard,
+            state: "open",
+            directory,
+            start: Some(marks.start.0),
+            committed: Some(marks.committed.0),
+            end: Some(marks.end.0),
+            detail: None,
+        }
+    }
+
+    pub(crate) fn into_directory(self) -> Option<PathBuf> {
+        self.directory
+    }
+}
+
 impl Shards {
     pub(crate) fn new(
         store: Option<Store>,
@@ -184,6 +264,7 @@ impl Shards {
             quota,
             runtime: Handle::current(),
             metrics,
+            timers: Arc::default(),
             started: std::time::Instant::now(),
             stopping: AtomicBool::new(false),
         })
@@ -294,16 +375,18 @@ impl Shards {
     /// Closes a shard that was taken out of its slot, and its log. `false` when the log could not be flushed.
     async fn close(&self, cell: &Arc<Cell>, reason: CloseReason) -> bool {
         self.metrics.shards_open.decrement(1.0);
+        let groups_flushed = crate::groups::close_groups(cell).await;
         // A shard that is dropped instead of closed has nothing in flight any more.
         let _ = cell.close(reason).await;
         let Some(log) = cell.log() else { return true };
-        tokio::task::spawn_blocking(move || log.close().is_ok())
+        let flushed = tokio::task::spawn_blocking(move || log.close().is_ok())
             .await
-            .unwrap_or(false)
+            .unwrap_or(false);
+        flushed && groups_flushed
     }
 
     /// Stops every shard and makes what was acknowledged durable. Answers how many logs could not be flushed.
-    pub(crate) async fn close_all(&self) -> usize {
+    pub(crate) async fn close_all(self: &Arc<Self>) -> usize {
         self.stopping.store(true, Ordering::Relaxed);
         let handles: Vec<_> = lock(&self.streams)
             .drain()
@@ -312,11 +395,12 @@ impl Shards {
         let mut unflushed = 0;
         for handle in handles {
             handle.gone.store(true, Ordering::Release);
-            for slot in &handle.slots {
+            for (shard, slot) in (0..).zip(&handle.slots) {
                 let _opening = slot.opening.lock().await;
-                if let Some(cell) = slot.take()
-                    && !self.close(&cell, CloseReason::Stopping).await
-                {
+                let Some(cell) = slot.take() else { continue };
+                if self.close(&cell, CloseReason::Stopping).await {
+                    self.save_closed(handle.spec(), shard, cell).await;
+                } else {
                     unflushed += 1;
                 }
             }
@@ -381,7 +465,8 @@ impl Shards {
                 continue;
             };
             let Some(log) = cell.log() else { continue };
-            if retention == RetentionPolicy::default() {
+            // The state of entities is what their commits left: forgetting the oldest would change it.
+            if retention == RetentionPolicy::default() || cell.has_commits() {
                 continue;
             }
             let marks = cell.marks();
@@ -405,13 +490,24 @@ impl Shards {
         }
     }
 
+    /// A log is damaged and not served.
+    pub(crate) fn note_corrupt(&self, directory: &Path, damage: &str) {
+        tracing::error!(directory = %directory.display(), damage, "a log is corrupt and is not served");
+        lock(&self.corrupt).insert(directory.to_owned(), damage.to_owned());
+    }
+
+    /// A log could be opened.
+    pub(crate) fn note_whole(&self, directory: &Path) {
+        lock(&self.corrupt).remove(directory);
+    }
+
     pub(crate) fn corrupt_count(&self) -> usize {
         lock(&self.corrupt).len()
     }
 
     /// Everything on disk and everything open, by name.
     pub(crate) fn listing(&self) -> Vec<Listed> {
-        let mut listed = BTreeMap::new();
+        let mut listed: BTreeMap<(String, u64, u32), Listed> = BTreeMap::new();
         if let Some(store) = &self.store {
             let corrupt = lock(&self.corrupt).clone();
             let served: HashMap<(StreamId, u64), ()> = self
@@ -422,47 +518,18 @@ impl Shards {
             let places = felix_journal::data_dir::logs(store.disk.as_ref(), &store.root);
             for found in places.unwrap_or_default() {
                 let detail = corrupt.get(&found.dir).cloned();
-                let state = if detail.is_some() {
-                    "corrupt"
-                } else if served.contains_key(&(found.stream.clone(), found.incarnation.0)) {
-                    "idle"
-                } else {
-                    "orphan"
-                };
+                let is_served = served.contains_key(&(found.stream.clone(), found.incarnation.0));
+                let key = (found.stream.to_string(), found.incarnation.0, found.shard.0);
                 listed.insert(
-                    (found.stream.to_string(), found.incarnation.0, found.shard.0),
-                    Listed {
-                        stream: found.stream.to_string(),
-                        incarnation: found.incarnation.0,
-                        shard: found.shard.0,
-                        state,
-                        directory: Some(found.dir),
-                        start: None,
-                        committed: None,
-                        end: None,
-                        detail,
-                    },
+                    key.clone(),
+                    Listed::on_disk(key, found.dir, is_served, detail),
                 );
             }
         }
         for (spec, shard, cell) in self.open_shards() {
-            let marks = cell.marks();
             let key = (spec.id.to_string(), spec.incarnation.0, shard);
-            let directory = listed.remove(&key).and_then(|line| line.directory);
-            listed.insert(
-                key,
-                Listed {
-                    stream: spec.id.to_string(),
-                    incarnation: spec.incarnation.0,
-                    shard,
-                    state: "open",
-                    directory,
-                    start: Some(marks.start.0),
-                    committed: Some(marks.committed.0),
-                    end: Some(marks.end.0),
-                    detail: None,
-                },
-            );
+            let directory = listed.remove(&key).and_then(Listed::into_directory);
+            listed.insert(key.clone(), Listed::open(key, directory, cell.marks()));
         }
         listed.into_values().collect()
     }

@@ -13,10 +13,12 @@
 //! says they mean; an unknown one is refused, as it may change the body.
 
 mod records;
+pub mod requests;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
 pub use self::records::{Deliver, PublishRecords, Published, RecordsHead};
+use self::requests::{Call, CallKind, Reply};
 use crate::ack::{Owner, put_cut};
 use crate::cursor::{Cursor, Malformed};
 use crate::error::{Code, Detail, Failure, NamedCode, Retry};
@@ -33,22 +35,26 @@ pub const HEADER_BYTES: usize = 20;
 pub enum Extension {
     /// Publish and deliver whole record batches: keys, headers and timestamps.
     Records,
+    /// Calls of caches, counters, commits and groups in binary, many unanswered at once.
+    Requests,
 }
 
 impl Extension {
     /// Every extension this library knows.
-    pub const ALL: [Self; 1] = [Self::Records];
+    pub const ALL: [Self; 2] = [Self::Records, Self::Requests];
 
     /// The name it is negotiated by.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Records => "records",
+            Self::Requests => "requests",
         }
     }
 
     const fn bit(self) -> u16 {
         match self {
             Self::Records => 0x0001,
+            Self::Requests => 0x0002,
         }
     }
 }
@@ -116,16 +122,28 @@ pub enum Kind {
     Published,
     /// `records`: record batches of a subscription.
     Deliver,
+    /// `requests`: a call.
+    Call(CallKind),
+    /// `requests`: the answer to a call.
+    Reply(CallKind),
 }
 
 impl Kind {
-    /// Every kind this library knows.
-    pub const ALL: [Self; 4] = [
+    /// What is not a call or its reply.
+    const SINGLE: [Self; 4] = [
         Self::Refused,
         Self::PublishRecords,
         Self::Published,
         Self::Deliver,
     ];
+
+    /// Every kind this library knows.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let calls = CallKind::ALL.iter().copied();
+        let replies = calls.clone().map(Self::Reply);
+        let calls = calls.map(Self::Call);
+        Self::SINGLE.into_iter().chain(calls).chain(replies)
+    }
 
     /// The number in the header.
     pub const fn number(self) -> u16 {
@@ -134,12 +152,18 @@ impl Kind {
             Self::PublishRecords => 0x0101,
             Self::Published => 0x0102,
             Self::Deliver => 0x0103,
+            Self::Call(kind) => kind.number(),
+            Self::Reply(kind) => kind.reply_number(),
         }
     }
 
     /// The kind of a number; `None` for one this library does not know.
     pub fn from_number(number: u16) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.number() == number)
+        let mut single = Self::SINGLE.into_iter();
+        single
+            .find(|kind| kind.number() == number)
+            .or_else(|| CallKind::from_number(number).map(Self::Call))
+            .or_else(|| CallKind::from_reply_number(number).map(Self::Reply))
     }
 
     /// The extension a kind belongs to; `None` for what all share.
@@ -147,6 +171,7 @@ impl Kind {
         match self {
             Self::Refused => None,
             Self::PublishRecords | Self::Published | Self::Deliver => Some(Extension::Records),
+            Self::Call(_) | Self::Reply(_) => Some(Extension::Requests),
         }
     }
 }
@@ -188,7 +213,10 @@ impl ExtensionFrame {
             Kind::PublishRecords => PublishRecords::decode(self.flags, self.body)
                 .map(Request::PublishRecords)
                 .map_err(|malformed| Refused::malformed(&malformed)),
-            Kind::Refused | Kind::Published | Kind::Deliver => Err(Refused::from(
+            Kind::Call(kind) => Call::read(kind, self.flags, self.body)
+                .map(Request::Call)
+                .map_err(|malformed| Refused::malformed(&malformed)),
+            Kind::Refused | Kind::Published | Kind::Deliver | Kind::Reply(_) => Err(Refused::from(
                 Failure::new(Code::InvalidRequest, "a client does not send answers")
                     .with_reason("not_a_request"),
             )),
@@ -204,7 +232,8 @@ impl ExtensionFrame {
             Kind::Refused => Refused::decode(self.flags, self.body).map(Answer::Refused),
             Kind::Published => Published::decode(self.flags, self.body).map(Answer::Published),
             Kind::Deliver => Deliver::decode(self.flags, self.body).map(Answer::Deliver),
-            Kind::PublishRecords => {
+            Kind::Reply(kind) => Reply::read(kind, self.flags, self.body).map(Answer::Reply),
+            Kind::PublishRecords | Kind::Call(_) => {
                 let failure = Failure::new(Code::InvalidRequest, "a broker does not send requests");
                 return Err(failure.with_reason("not_an_answer").into());
             }
@@ -233,6 +262,8 @@ impl ExtensionFrame {
 pub enum Request {
     /// Appends a record batch.
     PublishRecords(PublishRecords),
+    /// A call of a cache, a counter, a commit or a group.
+    Call(Call),
 }
 
 /// An answer or a delivery of an extension.
@@ -244,6 +275,8 @@ pub enum Answer {
     Published(Published),
     /// Record batches of a subscription.
     Deliver(Deliver),
+    /// The answer to a call.
+    Reply(Reply),
 }
 
 /// A refusal, the same for every extension.
@@ -259,16 +292,48 @@ pub struct Refused {
     /// Why, and whether trying again can help.
     pub failure: Failure,
     /// The number that the reason is about: the shard's next offset for `offset_mismatch`, the
-    /// sequence it waits for with `sequence_gap`.
+    /// sequence it waits for with `sequence_gap`, the current version for `version_mismatch`
+    /// (absent when the key holds nothing).
     pub number: Option<u64>,
     /// Who leads the shard, when this broker does not.
     pub owner: Option<Box<Owner>>,
 }
 
+/// The reason of a refusal because a key holds another version than was demanded.
+pub const VERSION_MISMATCH: &str = "version_mismatch";
+
+/// The reason of a refusal because a shard's next offset is another than was demanded.
+pub const OFFSET_MISMATCH: &str = "offset_mismatch";
+
 const REFUSED_NUMBER: u16 = 0x0001;
 const REFUSED_OWNER: u16 = 0x0002;
 
 impl Refused {
+    /// A write whose condition did not hold: nothing was written.
+    pub fn version_mismatch(key: &str, current: Option<u64>) -> Self {
+        let message = match current {
+            Some(version) => format!("the current version of `{key}` is {version}"),
+            None => format!("`{key}` holds nothing"),
+        };
+        let failure = Failure::new(Code::InvalidRequest, message).with_reason(VERSION_MISMATCH);
+        Self {
+            number: current,
+            ..failure.into()
+        }
+    }
+
+    /// A write that would not have got the offset demanded: nothing was written.
+    pub fn offset_mismatch(next: u64) -> Self {
+        let failure = Failure::new(
+            Code::InvalidRequest,
+            format!("the shard's next offset is {next}"),
+        );
+        Self {
+            number: Some(next),
+            ..failure.with_reason(OFFSET_MISMATCH).into()
+        }
+    }
+
     fn malformed(malformed: &Malformed) -> Self {
         Failure::new(Code::InvalidRequest, malformed.to_string())
             .with_reason("malformed")

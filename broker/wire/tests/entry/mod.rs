@@ -3,7 +3,7 @@
 
 use bytes::{Bytes, BytesMut};
 use felix_model::Payloads;
-use felix_wire::extension::{Extension, Extensions, Request};
+use felix_wire::extension::{Answer, Extension, Extensions, Request};
 use felix_wire::frame::{Accepts, split};
 use felix_wire::limits::{PAYLOAD_BYTES_MAX, UNAUTHENTICATED_BYTES_MAX};
 use felix_wire::{
@@ -183,13 +183,23 @@ pub(crate) fn extension(data: &[u8]) {
         );
         assert!(frame.clone().request(Extensions::NONE).is_err());
         request(frame.clone());
-        let _ = frame.answer(all_extensions());
+        if let Ok(Answer::Reply(reply)) = frame.clone().answer(all_extensions()) {
+            let mut again = BytesMut::new();
+            assert_eq!(reply.encode_into(frame.correlation, &mut again), Ok(()));
+            assert_eq!(again, frame.encode());
+        }
     }
 }
 
 fn request(frame: ExtensionFrame) {
     let correlation = frame.correlation;
+    let sent = frame.encode();
     match frame.request(all_extensions()) {
+        Ok(Request::Call(call)) => {
+            let mut again = BytesMut::new();
+            assert_eq!(call.encode_into(correlation, &mut again), Ok(()));
+            assert_eq!(again, sent);
+        }
         Ok(Request::PublishRecords(request)) => {
             let names = [
                 request.names.tenant(),

@@ -42,7 +42,7 @@ fn every_code_is_described_with_its_number_and_class() {
 #[test]
 fn every_kind_and_every_extension_is_described() {
     let document = document();
-    for kind in Kind::ALL {
+    for kind in Kind::all() {
         let owner = kind
             .extension()
             .map(|extension| format!("`{}`", extension.name()));

@@ -1,6 +1,7 @@
 //! Our own frames: their vectors, and what is refused.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
+use felix_wire::extension::requests::CallKind;
 use felix_wire::extension::{
     Answer, Deliver, ExtensionFrame, Extensions, Kind, PublishRecords, Published, RecordsHead,
     Refused, Request,
@@ -167,6 +168,9 @@ fn every_frame_is_read_as_what_it_was_made_from() {
                 assert_eq!(batches, BATCH, "{name}");
                 deliver(first, skipped_before, lost)
             }
+            Content::Request(Request::Call(_)) | Content::Answer(Answer::Reply(_)) => {
+                panic!("{name} is a call")
+            }
             Content::Message(_) | Content::Publish(_) | Content::Ack(_) | Content::Events(_) => {
                 panic!("{name} is not one of ours")
             }
@@ -236,7 +240,8 @@ fn a_kind_nobody_knows_or_nobody_granted_is_refused_with_a_code() {
 
 #[test]
 fn a_client_that_answers_and_a_broker_that_asks_are_refused() {
-    for kind in [Kind::Refused, Kind::Published, Kind::Deliver] {
+    let reply = Kind::Reply(CallKind::CacheGet);
+    for kind in [Kind::Refused, Kind::Published, Kind::Deliver, reply] {
         let refused = frame(kind.number(), 0, b"")
             .request(all_extensions())
             .unwrap_err();
@@ -245,20 +250,22 @@ fn a_client_that_answers_and_a_broker_that_asks_are_refused() {
             (Some(Code::InvalidRequest), Some("not_a_request"))
         );
     }
-    let asks = frame(Kind::PublishRecords.number(), 0, b"")
-        .answer(all_extensions())
-        .unwrap_err();
-    assert_eq!(
-        reason(&asks),
-        (Some(Code::InvalidRequest), Some("not_an_answer"))
-    );
+    for kind in [Kind::PublishRecords, Kind::Call(CallKind::CacheGet)] {
+        let asks = frame(kind.number(), 0, b"")
+            .answer(all_extensions())
+            .unwrap_err();
+        assert_eq!(
+            reason(&asks),
+            (Some(Code::InvalidRequest), Some("not_an_answer"))
+        );
+    }
 }
 
 #[test]
 fn an_unknown_flag_is_refused_as_it_may_change_the_body() {
-    for kind in Kind::ALL {
+    for kind in Kind::all() {
         let strange = frame(kind.number(), 0x8000, &[0; 64]);
-        let refused = if kind == Kind::PublishRecords {
+        let refused = if matches!(kind, Kind::PublishRecords | Kind::Call(_)) {
             strange.request(all_extensions()).map(drop)
         } else {
             strange.answer(all_extensions()).map(drop)
@@ -270,16 +277,16 @@ fn an_unknown_flag_is_refused_as_it_may_change_the_body() {
 
 #[test]
 fn names_that_nobody_here_knows_are_passed_over() {
-    let names = ["raw", "records", "", "records"].map(str::to_owned);
+    let names = ["raw", "records", "", "requests", "records"].map(str::to_owned);
     let known = Extensions::from_names(&names);
     assert_eq!(known, all_extensions());
-    assert_eq!(known.names(), ["records"]);
+    assert_eq!(known.names(), ["records", "requests"]);
     assert!(Extensions::from_names(&names[..1]).is_empty());
 }
 
 #[test]
 fn every_kind_has_its_own_number() {
-    for kind in Kind::ALL {
+    for kind in Kind::all() {
         assert_eq!(Kind::from_number(kind.number()), Some(kind));
     }
     assert_eq!(Kind::from_number(0), None);

@@ -15,6 +15,10 @@ mod negotiation;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
+mod requests;
+#[cfg(test)]
+mod samples;
+#[cfg(test)]
 mod session;
 #[cfg(test)]
 mod support;

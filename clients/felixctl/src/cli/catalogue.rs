@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::readings::{CacheKeys, CachePut, CacheWatch};
 use clap::{Args, Subcommand};
 
 /// Commands on streams.
@@ -205,14 +206,32 @@ pub enum CacheCommand {
     },
     /// Create a cache
     Create(CacheCreate),
-    /// Remove a cache and all it holds
+    /// Remove a key, or a cache and all it holds
     Rm {
         /// The cache
         cache: String,
+        /// The key; without one the whole cache is removed
+        key: Option<String>,
+        /// Only if the key's entry has this version
+        #[arg(long, value_name = "VERSION", requires = "key")]
+        if_version: Option<u64>,
         /// Do not ask
         #[arg(short = 'y', long)]
         yes: bool,
     },
+    /// Print what a key holds
+    Get {
+        /// The cache
+        cache: String,
+        /// The key
+        key: String,
+    },
+    /// Set a key
+    Put(CachePut),
+    /// List the keys of a cache
+    LsKeys(CacheKeys),
+    /// Follow the changes of a cache
+    Watch(CacheWatch),
 }
 
 /// Create a cache.
@@ -232,4 +251,16 @@ pub struct CacheCreate {
     /// Who must have a write before it is acknowledged
     #[arg(long, default_value = "leader", value_parser = ["leader", "quorum"], value_name = "WHO")]
     pub consistency: String,
+    /// Keep entries in a log on disk (true) or only in memory (false)
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub durable: bool,
+    /// When writes are flushed to the disk; periodic is four times a second [default: periodic]
+    #[arg(long, value_parser = ["on_commit", "periodic", "none"], value_name = "MODE")]
+    pub sync: Option<String>,
+    /// What a shard of a cache in memory may hold before it evicts [default: 64MiB]
+    #[arg(long, value_parser = crate::parse::size, value_name = "SIZE")]
+    pub memory_size: Option<u64>,
+    /// Largest key and value together [default: 1MiB]
+    #[arg(long, value_parser = crate::parse::size, value_name = "SIZE")]
+    pub max_record_size: Option<u64>,
 }

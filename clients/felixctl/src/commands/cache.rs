@@ -1,13 +1,15 @@
-//! `cache ls | info | create | rm`: what the control plane keeps about caches.
+//! `cache ls | info | create | rm`: what the control plane keeps about caches. Their keys are in `keys.rs`.
 
 use serde_json::{Value, json};
 
-use super::App;
+use super::stream::put;
+use super::{App, keys};
 use crate::api::{Api, Created, quote};
 use crate::cli::CacheCommand;
 use crate::confirm;
 use crate::exit::{Exit, Failure};
 use crate::output::{Field, Report};
+use crate::settings::Settings;
 use crate::suggest::close_matches;
 
 const FIELDS: &[Field] = &[
@@ -17,17 +19,50 @@ const FIELDS: &[Field] = &[
     Field::plain("shards"),
     Field::plain("replication_factor"),
     Field::plain("consistency"),
+    Field::plain("durable"),
+    Field::plain("sync"),
+    Field::plain("memory_bytes"),
+    Field::plain("max_record_bytes"),
     Field::plain("display_name"),
 ];
 
 pub(super) async fn run(app: &App, command: CacheCommand) -> Result<(), Failure> {
-    let settings = app.settings()?;
-    let api = app.controlplane(&settings)?;
-    let base = format!(
+    match command {
+        CacheCommand::Get { cache, key } => keys::get(app, &cache, &key).await,
+        CacheCommand::Put(args) => keys::put(app, &args).await,
+        CacheCommand::LsKeys(args) => keys::keys(app, &args).await,
+        CacheCommand::Watch(args) => keys::watch(app, &args).await,
+        CacheCommand::Rm {
+            cache,
+            key: Some(key),
+            if_version,
+            ..
+        } => keys::remove(app, &cache, &key, if_version).await,
+        command => catalogue(app, command).await,
+    }
+}
+
+/// The names close to a cache that does not exist, if the control plane can be asked.
+pub(super) async fn matches(app: &App, settings: &Settings, cache: &str) -> Vec<String> {
+    let (Ok(api), Ok(base)) = (app.controlplane(settings), base(settings)) else {
+        return Vec::new();
+    };
+    let all = api.list(&base).await.unwrap_or_default();
+    close_matches(cache, all.iter().filter_map(|it| it.get("cache")?.as_str()))
+}
+
+fn base(settings: &Settings) -> Result<String, Failure> {
+    Ok(format!(
         "/v1/tenants/{}/namespaces/{}/caches",
         quote(settings.tenant()?),
         quote(settings.namespace())
-    );
+    ))
+}
+
+async fn catalogue(app: &App, command: CacheCommand) -> Result<(), Failure> {
+    let settings = app.settings()?;
+    let api = app.controlplane(&settings)?;
+    let base = base(&settings)?;
     match command {
         CacheCommand::Ls => {
             let all = api.list(&base).await?;
@@ -47,13 +82,20 @@ pub(super) async fn run(app: &App, command: CacheCommand) -> Result<(), Failure>
             } else {
                 "Leader"
             };
-            let body = json!({
+            let mut body = json!({
                 "cache": create.cache,
                 "display_name": create.display_name.as_deref().unwrap_or(&create.cache),
                 "shards": create.shards,
                 "replication_factor": create.replication_factor,
                 "consistency": consistency,
+                "durable": create.durable,
             });
+            if let Some(body) = body.as_object_mut() {
+                // What was not asked for is left out, so that the server's default applies.
+                put(body, "sync", create.sync);
+                put(body, "memory_bytes", create.memory_size);
+                put(body, "max_record_bytes", create.max_record_size);
+            }
             let (created, cache) = api.create(&base, &body).await?;
             let state = match created {
                 Created::New => "is created",
@@ -64,13 +106,17 @@ pub(super) async fn run(app: &App, command: CacheCommand) -> Result<(), Failure>
                 .output
                 .report(&Report::one("felixctl.cache.info/1", FIELDS, &cache))?)
         }
-        CacheCommand::Rm { cache, yes } => {
+        CacheCommand::Rm { cache, yes, .. } => {
             find(&api, &base, &cache).await?;
             let what = format!("cache {cache} and every entry in it");
             confirm::destroy(&what, &cache, yes.into())?;
             api.delete(&format!("{base}/{}", quote(&cache))).await?;
             Ok(app.output.say(&format!("cache {cache} is removed"))?)
         }
+        CacheCommand::Get { .. }
+        | CacheCommand::Put(_)
+        | CacheCommand::LsKeys(_)
+        | CacheCommand::Watch(_) => Ok(()),
     }
 }
 

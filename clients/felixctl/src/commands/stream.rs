@@ -241,7 +241,7 @@ fn bad<E: std::fmt::Display>(flag: &'static str) -> impl Fn(E) -> Failure {
     move |error| Failure::usage(format!("{flag}: {error}"))
 }
 
-fn put(body: &mut Map<String, Value>, name: &str, value: Option<impl Into<Value>>) {
+pub(super) fn put(body: &mut Map<String, Value>, name: &str, value: Option<impl Into<Value>>) {
     if let Some(value) = value {
         body.insert(name.to_owned(), value.into());
     }

@@ -7,7 +7,7 @@ use felix_model::{Incarnation, Namespace, TenantId};
 
 use super::named;
 use crate::catalogue::NamespaceEntry;
-use crate::record::{CacheRecord, CacheSpec, StreamRecord, StreamSpec};
+use crate::record::{CACHE_MEMORY_BYTES_DEFAULT, CacheRecord, CacheSpec, StreamRecord, StreamSpec};
 
 /// Where and when new things come to be.
 pub(super) struct Place<'a> {
@@ -46,10 +46,7 @@ impl Place<'_> {
             match space.caches.get(spec.cache.as_ref()) {
                 None => new.push(Arc::new(wanted)),
                 Some(held) => {
-                    wanted.incarnation = held.incarnation;
-                    if spec.display_name.is_none() {
-                        wanted.display_name.clone_from(&held.display_name);
-                    }
+                    keep_unnamed(&mut wanted, held, spec);
                     if wanted != **held {
                         differing.push(format!("cache `{}`", spec.cache));
                     }
@@ -90,8 +87,33 @@ impl Place<'_> {
             shards: spec.shards.max(1),
             replication_factor: spec.replication_factor,
             consistency: spec.consistency,
+            durable: spec.durable.unwrap_or(true),
+            sync: spec.sync.unwrap_or_default(),
+            memory_bytes: spec.memory_bytes.unwrap_or(CACHE_MEMORY_BYTES_DEFAULT),
+            max_record_bytes: spec.max_record_bytes.unwrap_or(RECORD_BYTES_DEFAULT as u32),
             incarnation: self.incarnation,
         }
+    }
+}
+
+/// Takes over from an existing cache what a create does not name: settings of later versions, and the
+/// name for people.
+fn keep_unnamed(wanted: &mut CacheRecord, held: &CacheRecord, spec: &CacheSpec) {
+    wanted.incarnation = held.incarnation;
+    if spec.display_name.is_none() {
+        wanted.display_name.clone_from(&held.display_name);
+    }
+    if spec.durable.is_none() {
+        wanted.durable = held.durable;
+    }
+    if spec.sync.is_none() {
+        wanted.sync = held.sync;
+    }
+    if spec.memory_bytes.is_none() {
+        wanted.memory_bytes = held.memory_bytes;
+    }
+    if spec.max_record_bytes.is_none() {
+        wanted.max_record_bytes = held.max_record_bytes;
     }
 }
 
