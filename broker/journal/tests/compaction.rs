@@ -149,8 +149,12 @@ fn readers_in_the_middle_of_a_page_are_not_disturbed_by_compaction() {
         looked.fetch_add(1, SeqCst);
         inside.store(false, SeqCst);
     })));
-    job.run(&mut keep, &mut |_| ControlFlow::Continue(()))
-        .unwrap();
+    job.run(
+        &mut keep,
+        &mut || Ok(()),
+        &mut |_| ControlFlow::Continue(()),
+    )
+    .unwrap();
     disk.set_hook(None);
     assert!(looks.load(std::sync::atomic::Ordering::SeqCst) > 20);
 }
@@ -317,9 +321,12 @@ fn a_compaction_that_is_stopped_leaves_what_it_committed_and_nothing_else() {
     let disk = SimDisk::new(1);
     let (mut log, written) = filled(&disk, 9);
     let job = log.begin_compact(upto(log.durable_end())).unwrap();
-    // Too little is read for a look around; a rate makes none either, so the keep is what ends it.
     let done = job
-        .run(&mut Nothing, &mut |_| ControlFlow::Break(()))
+        .run(
+            &mut Nothing,
+            &mut || Ok(()),
+            &mut |_| ControlFlow::Break(()),
+        )
         .unwrap();
     drop(job);
     assert!(done.cleaned_to > Offset(0));

@@ -18,9 +18,11 @@ impl Run<'_> {
         taken: &[Arc<Segment>],
     ) -> Result<(), Ended> {
         let shared = &self.job.shared;
-        if let Err(error) = output.finish() {
+        let finished = output.finish().map_err(Ended::from);
+        let settled = finished.and_then(|()| (self.settle)().map_err(Ended::from));
+        if let Err(ended) = settled {
             output.abandon(shared);
-            return Err(error.into());
+            return Err(ended);
         }
         let next = taken.last().map_or(output.base, |segment| segment.next());
         let sparse = Sparse {
