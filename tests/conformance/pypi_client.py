@@ -20,6 +20,7 @@ from typing import Callable
 
 import felix
 
+import groups
 from node import Node, start, start_separately
 
 TENANT, NAMESPACE = "dev", "default"
@@ -659,10 +660,6 @@ def a_payload_over_the_limit_is_refused_and_nothing_is_written(node: Node) -> No
 def what_is_not_served_yet_is_refused_with_a_code_and_the_client_goes_on(node: Node) -> None:
     with client_of(node) as client:
         for action in (
-            lambda: client.cache_put(TENANT, NAMESPACE, "config", "key", b"value"),
-            lambda: client.cache_get(TENANT, NAMESPACE, "config", "key"),
-            lambda: client.counter_add(TENANT, NAMESPACE, "stats", "key", 1),
-            lambda: client.group_poll(TENANT, NAMESPACE, "orders", 0, "workers", wait=0.1),
             lambda: client.commit(TENANT, NAMESPACE, b"entity", [felix.CommitOp.publish("orders", b"x")]),
         ):
             try:
@@ -812,7 +809,7 @@ def run(checks: list[Callable[[Node], None]], node: Node) -> tuple[int, int]:
 def main() -> int:
     outcomes = []
     with start() as node:
-        outcomes.append(run(CHECKS, node))
+        outcomes.append(run(CHECKS + groups.CHECKS, node))
     with start(quota="dev:0:20") as node:
         outcomes.append(run([a_tenant_over_its_rate_is_overloaded_and_told_when_to_come_back], node))
     print("\na control plane and a broker as two processes", flush=True)

@@ -122,6 +122,7 @@ impl Draft {
             key: self.key,
             log: once((!self.log.is_empty()).then(|| self.log.freeze())),
             native: once(self.native),
+            shown: OnceLock::new(),
             frames: Default::default(),
         }
     }
@@ -150,6 +151,7 @@ pub struct Batch {
     pub key: Option<Bytes>,
     log: OnceLock<Bytes>,
     native: OnceLock<Payloads>,
+    shown: OnceLock<Bytes>,
     frames: [OnceLock<Bytes>; BATCH_FRAME_SLOTS],
 }
 
@@ -174,6 +176,7 @@ impl Batch {
             key: None,
             log: once(Some(log)),
             native: OnceLock::new(),
+            shown: OnceLock::new(),
             frames: Default::default(),
         })
     }
@@ -197,6 +200,16 @@ impl Batch {
     /// Its payload list, made by `make` if nobody did before.
     pub fn native_or(&self, make: impl FnOnce() -> Payloads) -> &Payloads {
         self.native.get_or_init(make)
+    }
+
+    /// Its record batch v2 as readers may have it, if somebody made it.
+    pub fn shown(&self) -> Option<&Bytes> {
+        self.shown.get()
+    }
+
+    /// Its record batch v2 as readers may have it, made by `make` if nobody did before.
+    pub fn shown_or(&self, make: impl FnOnce() -> Bytes) -> &Bytes {
+        self.shown.get_or_init(make)
     }
 
     /// Encoded form number `slot` (below [`BATCH_FRAME_SLOTS`]), made by `make` if nobody did

@@ -30,7 +30,7 @@ use crate::keyed::{Entry, Index, Key, Once, OnceBounds, Values};
 use crate::refused::AppendRefused;
 use crate::shard::Shard;
 
-pub use fold::StateFold;
+pub use fold::{StateFold, StateSnapshot};
 
 /// Longest entity key. It is part of every key of the index.
 pub const ENTITY_BYTES_MAX: usize = 4 * 1024;

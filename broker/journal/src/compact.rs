@@ -183,6 +183,16 @@ impl NewestByKey {
         self.newest.len()
     }
 
+    /// Whether no later record of its key is known. One without a key has none.
+    #[must_use]
+    pub fn is_newest(&self, record: &Record) -> bool {
+        let known = record
+            .key
+            .as_ref()
+            .and_then(|key| self.newest.get(&self.hash(key)));
+        known.is_none_or(|newest| *newest <= record.offset.0)
+    }
+
     fn hash(&self, key: &[u8]) -> [u64; 2] {
         self.hashers.each_ref().map(|hasher| hasher.hash_one(key))
     }

@@ -5,10 +5,11 @@ mod tests {
     use bytes::Bytes;
     use felix_model::batch::{BatchBuilder, BatchOptions, Records, verify};
     use felix_model::forms::{
-        AddOnce, Change, Commit, Keyed, KeyedBuilder, commit_record, schedule_id, schedule_record,
+        self, AddOnce, Change, Commit, Keyed, KeyedBuilder, commit_record, schedule_id,
+        schedule_record,
     };
     use felix_model::native::{NativeProducer, internal_headers, records_from_payloads};
-    use felix_model::{InternalHeaders, Payloads, ProducerId, Record, TimeMs};
+    use felix_model::{InternalHeaders, Offset, Payloads, ProducerId, Record, TimeMs};
     use proptest::prelude::*;
 
     fn records(batch: impl Into<Bytes>) -> Vec<Record> {
@@ -237,6 +238,55 @@ mod tests {
         let read = records(batch.finish().unwrap());
         assert_eq!(Commit::read(&read[0]).unwrap(), None);
         assert_eq!(schedule_id(&read[0]).unwrap(), Some("id-1".into()));
+    }
+
+    #[test]
+    fn readers_are_shown_a_batch_without_what_is_internal() {
+        let mut batch = BatchBuilder::new(BatchOptions {
+            internal: true,
+            ..BatchOptions::default()
+        });
+        let commit = Commit {
+            entity: Bytes::from_static(b"order-7"),
+            event: Bytes::from_static(b"paid"),
+            changes: vec![Change::Put {
+                key: Bytes::from_static(b"secret-key"),
+                value: Bytes::from_static(b"secret-value"),
+            }],
+            idempotency: None,
+        };
+        commit_record(&mut batch, 7, &commit).unwrap();
+        let users: [(&[u8], Option<&[u8]>); 2] = [(b"s", Some(b"users")), (b"priority", None)];
+        let record = (None, Some(b"payload".as_slice()));
+        schedule_record(&mut batch, 9, b"secret-id", record, &users).unwrap();
+        let mut batch = batch.finish().unwrap();
+        felix_model::patch(&mut batch, Offset(40), felix_model::Generation(3));
+        let shown = forms::shown(&batch.freeze()).unwrap();
+        let header = felix_model::verify(&shown).unwrap();
+        assert_eq!((header.base(), header.leader_epoch), (Offset(40), 3));
+        assert!(!header.is_internal());
+        assert!(!shown.windows(6).any(|window| window == b"secret"));
+        let read: Vec<_> = felix_model::Records::new(&shown)
+            .unwrap()
+            .collect::<Result<_, _>>()
+            .unwrap();
+        assert_eq!(read[0].key.as_deref(), Some(b"order-7".as_slice()));
+        assert_eq!(read[0].value.as_deref(), Some(b"paid".as_slice()));
+        assert_eq!(
+            (read[0].headers.iter().count(), read[0].timestamp_ms),
+            (0, 7)
+        );
+        assert_eq!((read[1].offset, read[1].timestamp_ms), (Offset(41), 9));
+        let headers: Vec<_> = read[1].headers.iter().collect();
+        assert_eq!(
+            headers,
+            [
+                ("s".into(), Some("users".into())),
+                ("priority".into(), None)
+            ]
+        );
+        // A user's batch is not touched.
+        assert_eq!(forms::shown(&shown).unwrap(), shown);
     }
 
     fn bytes(range: std::ops::Range<usize>) -> impl Strategy<Value = Bytes> {

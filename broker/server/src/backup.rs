@@ -1,14 +1,16 @@
 //! A copy of every shard log of a running broker.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use felix_journal::LogHandle;
 use felix_journal::backup::CopyRefused;
+use felix_journal::data_dir::lane_beside;
 use felix_model::ShardIndex;
 use serde::Serialize;
 
 use crate::broker::Shared;
-use crate::shards::producers_marker;
+use crate::shards::Marker;
 
 /// The file in which the journal keeps whose data a directory is.
 const IDENTITY: &str = "identity.json";
@@ -96,29 +98,34 @@ fn copy(shared: &Shared, to: PathBuf) -> Result<Report, BackupRefused> {
     for (spec, shard, cell) in shared.shards.open_shards() {
         let Some(log) = cell.log() else { continue };
         let stream = spec.id.to_string();
-        let until = log.flush().map_err(|error| BackupRefused::Flush {
-            stream: stream.clone(),
-            shard,
-            reason: error.to_string(),
-        })?;
-        let place = |root: &std::path::Path| {
+        let copy_log = |log: &LogHandle, target: &Path| {
+            let until = log.flush().map_err(|error| BackupRefused::Flush {
+                stream: stream.clone(),
+                shard,
+                reason: error.to_string(),
+            })?;
+            log.copy_to(target, until)
+                .map_err(|source| BackupRefused::Copy {
+                    stream: stream.clone(),
+                    shard,
+                    source,
+                })
+        };
+        let place = |root: &Path| {
             felix_journal::data_dir::log_dir(root, &spec.id, spec.incarnation, ShardIndex(shard))
         };
         let target = place(&to);
-        let copied = log
-            .copy_to(&target, until)
-            .map_err(|source| BackupRefused::Copy {
-                stream: stream.clone(),
-                shard,
-                source,
-            })?;
-        if store
-            .disk
-            .open_read_only(&producers_marker(&place(&store.root)))
-            .is_ok()
-        {
-            felix_journal::durable::create(store.disk.as_ref(), &producers_marker(&target))
-                .map_err(|e| directory(&e))?;
+        // Before the stream's own log, so that no group in the copy has finished what the copy does not hold.
+        if let Some(groups) = cell.groups() {
+            copy_log(&groups.lane(), &lane_beside(&target))?;
+        }
+        let copied = copy_log(&log, &target)?;
+        let origin = place(&store.root);
+        for marker in Marker::ALL {
+            if marker.is_at(store, &origin) {
+                felix_journal::durable::create(store.disk.as_ref(), &marker.path(&target))
+                    .map_err(|e| directory(&e))?;
+            }
         }
         shards.push(Copied {
             stream,
@@ -129,6 +136,7 @@ fn copy(shared: &Shared, to: PathBuf) -> Result<Report, BackupRefused> {
             bytes: copied.bytes,
         });
     }
+    copy_caches(shared, &to, &mut shards)?;
     // A copy that says whose it is can be started from.
     let identity = felix_journal::durable::read(store.disk.as_ref(), &store.root.join(IDENTITY))
         .map_err(|e| directory(&e))?;
@@ -142,4 +150,41 @@ fn copy(shared: &Shared, to: PathBuf) -> Result<Report, BackupRefused> {
         directory: to,
         shards,
     })
+}
+
+/// The logs of caches. What they come to is read from them at the first start.
+fn copy_caches(
+    shared: &Shared,
+    to: &Path,
+    shards: &mut Vec<Copied>,
+) -> Result<(), BackupRefused> {
+    for (handle, shard, cell) in shared.caches.open_shards() {
+        let Some(log) = cell.log() else { continue };
+        let spec = handle.spec();
+        let name = format!("cache {}", spec.id);
+        let until = log.flush().map_err(|error| BackupRefused::Flush {
+            stream: name.clone(),
+            shard: shard.0,
+            reason: error.to_string(),
+        })?;
+        let place = |root: &Path| {
+            felix_journal::data_dir::cache_log_dir(root, &spec.id, spec.incarnation, shard)
+        };
+        let copied = log
+            .copy_to(&place(to), until)
+            .map_err(|source| BackupRefused::Copy {
+                stream: name.clone(),
+                shard: shard.0,
+                source,
+            })?;
+        shards.push(Copied {
+            stream: name,
+            incarnation: spec.incarnation.0,
+            shard: shard.0,
+            start: copied.start.0,
+            end: copied.end.0,
+            bytes: copied.bytes,
+        });
+    }
+    Ok(())
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use felix_auth::{Action, Principal, Resource};
 use felix_controlplane_client::{Api, CallFailed, Follower, FollowerState, TokenSource};
 use felix_journal::{DataDir, DataDirRefused, Journal, JournalOptions, RealDisk};
-use felix_model::{CacheId, ClusterId, NodeId, StreamId};
+use felix_model::{CacheId, ClusterId, NodeId, StreamId, TimeMs};
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::{Extension, Extensions};
 use felix_wire::flags::Flags;
@@ -23,6 +23,7 @@ use crate::config::{Config, ConfigRefused};
 use crate::fair::FairQueue;
 use crate::limits::{DRAIN_TIMEOUT, PUBLISH_WINDOW};
 pub(crate) use crate::listing::{Listing, Subscriptions};
+use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::names::{Names, spec};
 use crate::paths::Paths;
@@ -58,6 +59,7 @@ pub(crate) struct Shared {
     pub(crate) queue: Arc<FairQueue>,
     pub(crate) served: Served,
     pub(crate) subscriptions: Subscriptions,
+    pub(crate) members: Members,
     pub(crate) paths: Arc<Paths>,
     port: u16,
     draining: AtomicBool,
@@ -175,6 +177,7 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
     })?;
     let shards = Shards::new(store, config.publish_quota.clone(), Arc::clone(&metrics));
     let shared = Arc::new(Shared {
+        members: Members::new(&shards),
         caches: Caches::new(Arc::clone(&shards), Arc::clone(&metrics)),
         shards,
         queue: FairQueue::new(config.inflight_bytes),
@@ -277,6 +280,7 @@ fn served() -> Served {
             | Features::SUBSCRIPTION_LAGGED
             | Features::RECORD_TIMESTAMPS
             | Features::PUBLISH_CONDITIONAL
+            | Features::ATOMIC_COMMIT
             | Features::STREAM_READ
             | Features::SUBSCRIBE_QUEUE
             | Features::INSPECT
@@ -439,6 +443,16 @@ impl Shared {
         metrics
             .ready
             .set(if self.readiness().is_ok() { 1.0 } else { 0.0 });
+        let totals = crate::groups::totals(self);
+        metrics.groups.set(as_gauge(totals.groups));
+        metrics.group_lag.set(as_gauge(totals.lag));
+        metrics.group_in_flight.set(as_gauge(totals.in_flight));
+        metrics.group_owed.set(as_gauge(totals.owed));
+        metrics
+            .group_dead_letters
+            .set(as_gauge(totals.dead_letters));
+        metrics.group_trimmed.set(as_gauge(totals.trimmed));
+        metrics.scheduled.set(as_gauge(totals.schedules));
         if let Some(store) = &self.shards.store {
             metrics
                 .free_bytes
@@ -528,9 +542,14 @@ impl Running {
         });
         self.every(UPKEEP_INTERVAL, |shared| {
             shared.shards.time_out();
+            let now = u64::try_from(shared.shards.elapsed().as_millis());
+            shared.members.tick(TimeMs(now.unwrap_or(u64::MAX)));
             shared.metrics.upkeep();
         });
-        self.every(RETENTION_INTERVAL, |shared| shared.shards.retain());
+        self.every(RETENTION_INTERVAL, |shared| {
+            shared.shards.retain();
+            shared.shards.save_states();
+        });
         self.every(COMPACTION_INTERVAL, |shared| shared.shards.compact());
         self.every(EXPIRY_INTERVAL, |shared| shared.caches.expire());
         self.every(CACHES_INTERVAL, |shared| shared.caches.tend());

@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use felix_engine::Batch;
 use felix_model::batch::BuildRefused;
+use felix_model::forms::shown;
 use felix_model::native::{Run, Times};
 use felix_model::{
     BatchHeader, BatchRefused, InternalHeaders, Offset, Payloads, PayloadsRefused, StreamId, patch,
@@ -314,12 +315,19 @@ fn records(
     lost: u64,
 ) -> Result<Bytes, NotDeliverable> {
     let from = progress.next.max(batch.base);
-    let log = log(batch)?;
+    // What the broker keeps beside the records (state, idempotency keys, sequences) is no reader's.
+    let log = match batch.shown() {
+        Some(log) => log,
+        None => {
+            let log = shown(&log(batch)?)?;
+            batch.shown_or(|| log)
+        }
+    };
     let mut frame = Deliver::head(subscription_id, from.0, progress.skipped, lost, log.len());
-    frame.extend_from_slice(&log);
+    frame.extend_from_slice(log);
     progress.skipped = 0;
     // As many as there are offsets, unless the batch was compacted.
-    let held = BatchHeader::parse(&log).map_or(0, |header| u64::from(header.records()));
+    let held = BatchHeader::parse(log).map_or(0, |header| u64::from(header.records()));
     progress.records += batch.end.since(from).min(held);
     progress.next = batch.end;
     Ok(frame.freeze())

@@ -89,3 +89,9 @@ pub(crate) const TOKENS_REMEMBERED_MAX: usize = 64;
 
 /// Names of streams kept resolved per publish stream.
 pub(crate) const ROUTES_REMEMBERED_MAX: usize = 64;
+
+/// Groups that have members on this broker. Each costs a few kilobytes.
+pub(crate) const GROUPS_WITH_MEMBERS_MAX: usize = 10_000;
+
+/// Members of one group: more than a stream has shards would have nothing to do.
+pub(crate) const MEMBERS_PER_GROUP_MAX: usize = 1_024;

@@ -174,6 +174,16 @@ impl Assigned {
         self.members.is_empty()
     }
 
+    /// Whether somebody is a member.
+    pub fn has(&self, member: &MemberId) -> bool {
+        self.members.contains_key(member)
+    }
+
+    /// Shards are not shared out yet, because others are probably about to join.
+    pub fn is_settling(&self) -> bool {
+        self.settle.is_some()
+    }
+
     /// Members.
     pub fn len(&self) -> usize {
         self.members.len()

@@ -21,13 +21,15 @@
 //! The sum in an idempotent add lets a retry be answered after compaction dropped the adds before it.
 //!
 //! [`KeyedBuilder`] puts many records of caches and counters into one batch, and [`Keyed::read`] and
-//! [`Commit::read`] say what a record means.
+//! [`Commit::read`] say what a record means. [`shown()`] is what readers get of such a batch.
 
 mod commit;
 mod keyed;
+mod shown;
 
 pub use commit::{Change, Commit, commit_record, schedule_id, schedule_record};
 pub use keyed::{AddOnce, Keyed, KeyedBuilder};
+pub use shown::shown;
 
 use bytes::Bytes;
 

@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
-use felix_wire::error::{Code, Failure, Retry};
+use felix_wire::error::{Code, Failure};
 use felix_wire::extension::Refused;
 use felix_wire::extension::requests::{Ask, Call, Reply};
 use felix_wire::publish::Names;
 
 use super::answers::Answers;
 use super::stream::StreamState;
-use crate::caches;
+use crate::{caches, commits, members};
 
 /// Where the answer to one call goes. A caller that is dropped tells the client that the outcome is unknown.
 #[derive(Debug)]
@@ -114,16 +114,6 @@ impl Family {
             Ask::MemberJoin(_) | Ask::MemberHeartbeat(_) | Ask::MemberLeave(_) => Self::Members,
         }
     }
-
-    /// The word that a refusal names it by.
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Caches => "caches",
-            Self::Commits => "commits",
-            Self::Groups => "groups",
-            Self::Members => "members",
-        }
-    }
 }
 
 /// The calls that a stream has read in one turn.
@@ -162,19 +152,9 @@ pub(crate) async fn hand_over(state: &mut StreamState, gathered: Gathered) {
         match family {
             Family::Caches => caches::requests::turn(state, turn).await,
             Family::Groups => crate::groups::calls(state, turn).await,
-            Family::Commits | Family::Members => {
-                refuse(family, turn, &state.conn.shared.config.node_id);
-            }
+            Family::Commits => commits::requests::turn(state, turn).await,
+            Family::Members => members::requests::turn(state, turn).await,
         }
-    }
-}
-
-/// Refuses calls that this broker has no part for.
-fn refuse(family: Family, turn: Turn, node: &str) {
-    for (_, caller) in turn.asks {
-        let message = format!("node {node} does not serve {}", family.word());
-        let failure = Failure::new(Code::FeatureNotEnabled, message);
-        caller.fail(failure.with_retry(Retry::Fatal).with_reason(family.word()));
     }
 }
 
@@ -182,6 +162,7 @@ fn refuse(family: Family, turn: Turn, node: &str) {
 mod tests {
     use bytes::BytesMut;
     use felix_wire::extension::requests::{CacheGet, CounterGet, CounterValue, GroupDescribe};
+    use felix_wire::error::Retry;
     use felix_wire::extension::{Answer, Extension, Extensions};
     use felix_wire::flags::Flags;
     use felix_wire::frame::{Accepts, Incoming, split};
@@ -292,21 +273,5 @@ mod tests {
             if refused.failure.retry() == Retry::OutcomeUnknown)
         );
         assert!(answers.is_idle());
-    }
-
-    #[test]
-    fn a_call_that_nothing_serves_is_refused_with_a_code_and_a_word() {
-        let answers = answers();
-        let mut gathered = Gathered::default();
-        gathered.push(call("a", key("k")), Caller::new(&answers, 5));
-        for (family, turn) in gathered.0 {
-            refuse(family, turn, "node-1");
-        }
-        let taken = taken(&answers);
-        let [(5, Answer::Refused(refused))] = &taken[..] else {
-            panic!("{taken:?}")
-        };
-        assert_eq!(refused.failure.code(), Some(Code::FeatureNotEnabled));
-        assert_eq!(refused.failure.reason(), Some("caches"));
     }
 }

@@ -20,7 +20,7 @@ use super::stream::{Route, StreamState};
 use crate::broker::Shared;
 use crate::fair::Grant;
 use crate::shards::cell::now;
-use crate::shards::{Kind, StreamHandle, StreamSpec};
+use crate::shards::{Kind, Marker, StreamHandle, StreamSpec};
 
 /// A publish as it was read, whatever its form.
 #[derive(Debug)]
@@ -223,7 +223,7 @@ async fn try_publish(
     };
     if produced.is_some()
         && durable
-        && let Err(failure) = shared.shards.mark_producers(&handle, shard).await
+        && let Err(failure) = shared.shards.mark(&handle, shard, Marker::Producers).await
     {
         return Err((answer, failure.into()));
     }

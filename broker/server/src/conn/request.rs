@@ -15,6 +15,7 @@ use super::publish::{Content, Reply, Request, json_reply, publish};
 use super::stream::{Route, StreamState};
 use super::{caches, groups, inspect, reads, subscribe};
 use crate::caches::watch;
+use crate::commits;
 
 /// Carries a request out. `true` when the stream ends after its answers.
 #[expect(
@@ -78,6 +79,8 @@ pub(crate) async fn answer(state: &mut StreamState, message: Message) -> bool {
         Message::StreamRead(ask) => reads::stream_read(state, ask).await.map(Some),
         Message::ShardInspect(ask) => inspect::shard(state, ask).await.map(Some),
         Message::SubscriptionsList(ask) => inspect::subscriptions(state, &ask).map(Some),
+        Message::Commit(ask) => commits::commit(state, ask).await.map(Some),
+        Message::StateGet(ask) => commits::state_get(state, ask).await.map(Some),
         Message::CachePut(ask) => caches::put(state, ask).await.map(Some),
         Message::CacheGet(ask) => caches::get(state, ask).await.map(Some),
         Message::CacheDelete(ask) => caches::delete(state, ask).await.map(Some),

@@ -4,6 +4,8 @@
 //! from a journal thread, a page from a blocking thread. There is no task per shard and no hop, so an idle shard
 //! costs its memory and nothing else. Nothing in a turn blocks or waits.
 
+mod state;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,6 +20,10 @@ use slab::Slab;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use felix_engine::state::{StateAnswer, StateView};
+
+use self::state::CommitWaiting;
+pub(crate) use self::state::read_commit;
 use super::mailbox::{Delivery, Mailbox, Said};
 use crate::conn::publish::Waiting;
 use crate::groups::cell::GroupCell;
@@ -43,6 +49,7 @@ pub(crate) struct Cell {
 enum Settle {
     Publish(Waiting),
     Scheduled(ScheduleId, Arc<GroupCell>),
+    Commit(CommitWaiting),
 }
 
 /// Who a reader's deliveries are for.
@@ -61,6 +68,9 @@ struct Inner {
     core: Shard,
     log: Option<LogHandle>,
     waiting: Slab<Settle>,
+    /// The state that commits left; `None` while there never was a commit.
+    view: Option<Box<StateView>>,
+    answers: Vec<StateAnswer>,
     readers: Slab<Sink>,
     effects: Vec<Effect>,
     /// Groups that were told something in this turn, and decide about it once the lock is free.
@@ -73,6 +83,7 @@ impl Cell {
     /// Serves `core`. `on_failure` is called, on a journal thread, whenever a write or sync failed.
     pub(crate) fn new(
         core: Shard,
+        view: Option<StateView>,
         runtime: Handle,
         on_failure: impl Fn(WriteFailure) + Send + Sync + 'static,
     ) -> Arc<Self> {
@@ -81,6 +92,8 @@ impl Cell {
                 core,
                 log: None,
                 waiting: Slab::new(),
+                view: view.map(Box::new),
+                answers: Vec::new(),
                 readers: Slab::new(),
                 effects: Vec::new(),
                 told: Vec::new(),
@@ -316,10 +329,20 @@ impl Inner {
     fn turn(&mut self, cell: &Arc<Cell>, input: Input) {
         let mut effects = std::mem::take(&mut self.effects);
         self.core.handle(now(), input, &mut effects);
+        self.perform_all(cell, effects);
+    }
+
+    /// The end of a turn: carries out what the core decided, and what follows for the state.
+    fn perform_all(&mut self, cell: &Arc<Cell>, mut effects: Vec<Effect>) {
+        // Before anybody is told: whoever hears of his commit finds it in the state.
+        if let Some(view) = &mut self.view {
+            view.follow(&self.core, &mut self.answers);
+        }
         for effect in effects.drain(..) {
             self.perform(cell, effect);
         }
         self.effects = effects;
+        self.answer_commits();
     }
 
     fn perform(&mut self, cell: &Arc<Cell>, effect: Effect) {
@@ -386,6 +409,7 @@ impl Inner {
                 groups.appended(id, outcome);
                 self.told.push(groups);
             }
+            Some(Settle::Commit(waiting)) => waiting.settle(state::outcome(outcome)),
             None => {}
         }
     }

@@ -8,7 +8,8 @@ use felix_journal::{
     CompactFailed, CompactOptions, Compacted, Keep, LogHandle, ReadRefused, RollFailed, limits,
 };
 use felix_meta::Cleanup;
-use felix_model::Offset;
+use felix_model::forms::Commit;
+use felix_model::{BatchHeader, Offset, Record};
 
 use super::cell::{Cell, now};
 use super::{Kind, Shards};
@@ -68,6 +69,10 @@ impl Shards {
             below: keep.covered(),
             ..options
         };
+        if cell.has_commits() {
+            let mut keep = CommitsToo { newest: keep, cell };
+            return Ok(self.compact_log(log, options, &mut keep)?);
+        }
         Ok(self.compact_log(log, options, &mut keep)?)
     }
 
@@ -103,6 +108,33 @@ impl Shards {
 
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+}
+
+/// Lets commits go whose changes and idempotency keys are of no use any more, as records of their keys go.
+struct CommitsToo<'a> {
+    newest: NewestByKey,
+    cell: &'a Cell,
+}
+
+impl Keep for CommitsToo<'_> {
+    fn keep(&mut self, batch: &BatchHeader, records: &[Record], stay: &mut Vec<bool>) {
+        self.newest.keep(batch, records, stay);
+        if !batch.is_internal() {
+            return;
+        }
+        for (record, stays) in records.iter().zip(stay) {
+            if *stays
+                && !self.newest.is_newest(record)
+                && let Ok(Some(commit)) = Commit::read(record)
+            {
+                *stays = self.cell.state_keeps(record.offset, &commit);
+            }
+        }
+    }
+
+    fn deletions_below(&self) -> Offset {
+        self.newest.deletions_below()
     }
 }
 

@@ -3,7 +3,9 @@
 pub(crate) mod cell;
 mod compact;
 pub(crate) mod mailbox;
+mod marker;
 pub(crate) mod open;
+pub(crate) mod state;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -17,9 +19,10 @@ use felix_model::{Incarnation, Routing, ShardIndex, StreamId};
 use serde::Serialize;
 use tokio::runtime::Handle;
 
-pub(crate) use open::producers_marker;
+pub(crate) use marker::Marker;
 
 use self::cell::Cell;
+use self::marker::Marked;
 use crate::fair::RateLimit;
 use crate::groups::timers::Timers;
 use crate::metrics::Metrics;
@@ -71,8 +74,7 @@ pub(crate) struct Tenant {
 struct Slot {
     cell: RwLock<Option<Arc<Cell>>>,
     opening: tokio::sync::Mutex<()>,
-    /// The marker that says that idempotent producers write here is on disk.
-    marked: AtomicBool,
+    marked: Marked,
 }
 
 impl StreamHandle {
@@ -83,6 +85,23 @@ impl StreamHandle {
     /// Whether a request must look the name up again.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
+    }
+
+    /// Counts a write against the tenant's rate.
+    ///
+    /// # Errors
+    /// It is over it for so many milliseconds.
+    pub(crate) fn admit_rate(
+        &self,
+        bytes: u64,
+        records: u64,
+        now: std::time::Duration,
+    ) -> Result<(), u64> {
+        let Some(rate) = &self.tenant.rate else {
+            return Ok(());
+        };
+        let mut rate = rate.lock().unwrap_or_else(PoisonError::into_inner);
+        rate.take(bytes, records, now)
     }
 
     /// The shard, if it is open.
@@ -367,7 +386,7 @@ impl Shards {
     }
 
     /// Stops every shard and makes what was acknowledged durable. Answers how many logs could not be flushed.
-    pub(crate) async fn close_all(&self) -> usize {
+    pub(crate) async fn close_all(self: &Arc<Self>) -> usize {
         self.stopping.store(true, Ordering::Relaxed);
         let handles: Vec<_> = lock(&self.streams)
             .drain()
@@ -376,11 +395,12 @@ impl Shards {
         let mut unflushed = 0;
         for handle in handles {
             handle.gone.store(true, Ordering::Release);
-            for slot in &handle.slots {
+            for (shard, slot) in (0..).zip(&handle.slots) {
                 let _opening = slot.opening.lock().await;
-                if let Some(cell) = slot.take()
-                    && !self.close(&cell, CloseReason::Stopping).await
-                {
+                let Some(cell) = slot.take() else { continue };
+                if self.close(&cell, CloseReason::Stopping).await {
+                    self.save_closed(handle.spec(), shard, cell).await;
+                } else {
                     unflushed += 1;
                 }
             }
@@ -445,7 +465,8 @@ impl Shards {
                 continue;
             };
             let Some(log) = cell.log() else { continue };
-            if retention == RetentionPolicy::default() {
+            // The state of entities is what their commits left: forgetting the oldest would change it.
+            if retention == RetentionPolicy::default() || cell.has_commits() {
                 continue;
             }
             let marks = cell.marks();

@@ -1,25 +1,23 @@
 //! Opening a shard: recovery of its log, and of what the log says about producers.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 
+use felix_engine::state::StateView;
 use felix_engine::{CommitWhen, Observed, Overflow, Produced, ProducerTable, Shard, ShardOptions};
 use felix_journal::{
     Completions, LogOptions, LogReader, OpenRefused, ReadRefused, SyncMode, WriteFailure, data_dir,
-    durable,
 };
 use felix_model::native::{digest_from_records, internal_headers};
 use felix_model::{BatchHeader, Offset, ShardIndex, StreamId};
 use felix_wire::error::{Code, Failure, Retry};
 
 use super::cell::{Cell, Reports};
-use super::{Kind, Shards, Store, StreamHandle, StreamSpec};
+use super::marker::Marker;
+use super::{Kind, Shards, Store, StreamHandle, StreamSpec, state};
 
 /// Bytes of log read at a time while producers are rebuilt.
 const REBUILD_PAGE_BYTES: usize = 4 * 1024 * 1024;
-
-/// Marks a shard that idempotent producers have written to, so that only such shards are read through at open.
-const PRODUCERS_MARKER: &str = "producers";
 
 /// Bound of what an in-memory stream holds per shard.
 const MEMORY_RING_BYTES: u64 = 64 * 1024 * 1024;
@@ -146,7 +144,8 @@ impl Shards {
     fn open_memory(&self, overflow: Overflow) -> Arc<Cell> {
         let options = ShardOptions::memory(MEMORY_RING_BYTES, MEMORY_READER_BYTES, overflow);
         let producers = ProducerTable::new(options.limits.producers_max);
-        Cell::new(Shard::new(options, producers), self.runtime.clone(), |_| {})
+        let core = Shard::new(options, producers);
+        Cell::new(core, None, self.runtime.clone(), |_| {})
     }
 
     fn open_durable(
@@ -204,7 +203,7 @@ impl Shards {
                 .unwrap_or(recovered.last_generation)
         };
         let mut producers = ProducerTable::new(options.limits.producers_max);
-        if has_marker(store, &directory) {
+        if Marker::Producers.is_at(store, &directory) {
             rebuild(
                 &log.reader(),
                 recovered.start,
@@ -213,9 +212,18 @@ impl Shards {
             )
             .map_err(|error| unreadable(error.to_string()))?;
         }
+        let view = if Marker::Commits.is_at(store, &directory) {
+            let ends = (recovered.start, recovered.end);
+            let fold = state::load(store, &directory, &log.reader(), ends)
+                .map_err(|error| unreadable(error.to_string()))?;
+            Some(StateView::new(state::options(spec), fold))
+        } else {
+            None
+        };
         let (shards, failing) = (Arc::downgrade(self), Arc::downgrade(handle));
         let cell = Cell::new(
             Shard::new(options, producers),
+            view,
             self.runtime.clone(),
             move |why| {
                 if let (Some(shards), Some(handle)) = (shards.upgrade(), failing.upgrade()) {
@@ -227,50 +235,6 @@ impl Shards {
         reports.attach(Reports(Arc::downgrade(&cell)));
         self.open_lane_if_there(handle, spec, ShardIndex(shard), &cell);
         Ok(cell)
-    }
-
-    /// Remembers, before the first idempotent append, that a shard has such producers.
-    ///
-    /// # Errors
-    /// `storage`, retryable: nothing was appended.
-    pub(crate) async fn mark_producers(
-        self: &Arc<Self>,
-        handle: &Arc<StreamHandle>,
-        shard: ShardIndex,
-    ) -> Result<(), Failure> {
-        let marked = handle
-            .slots
-            .get(shard.0 as usize)
-            .is_none_or(|slot| slot.marked.load(std::sync::atomic::Ordering::Acquire));
-        if marked {
-            return Ok(());
-        }
-        let (shards, spec) = (Arc::clone(self), handle.spec());
-        let marking = tokio::task::spawn_blocking(move || {
-            let store = shards.store.as_ref()?;
-            let directory = log_directory(store, &spec, shard.0);
-            // Also when it is there: whoever made it may have failed before its name was durable.
-            durable::replace(store.disk.as_ref(), &producers_marker(&directory), b"").err()
-        });
-        match marking.await {
-            Ok(None) => {
-                if let Some(slot) = handle.slots.get(shard.0 as usize) {
-                    slot.marked
-                        .store(true, std::sync::atomic::Ordering::Release);
-                }
-                Ok(())
-            }
-            Ok(Some(error)) if error.is_full() => {
-                Err(Failure::new(Code::Overloaded, "the disk is full").with_reason("storage_full"))
-            }
-            Ok(Some(error)) => {
-                Err(Failure::new(Code::Storage, error.to_string()).with_retry(Retry::Retry))
-            }
-            Err(_) => {
-                Err(Failure::new(Code::Internal, "marking was interrupted")
-                    .with_retry(Retry::Retry))
-            }
-        }
     }
 
     /// A write or sync failed. Unless the disk is only full, the shard stops and is recovered on next use: what is
@@ -359,20 +323,8 @@ impl Completions for LateReports {
     }
 }
 
-fn log_directory(store: &Store, spec: &StreamSpec, shard: u32) -> PathBuf {
+pub(super) fn log_directory(store: &Store, spec: &StreamSpec, shard: u32) -> PathBuf {
     data_dir::log_dir(&store.root, &spec.id, spec.incarnation, ShardIndex(shard))
-}
-
-/// Beside the log, so that removing the log's files does not touch it.
-pub(crate) fn producers_marker(log_directory: &Path) -> PathBuf {
-    log_directory.with_file_name(PRODUCERS_MARKER)
-}
-
-fn has_marker(store: &Store, directory: &Path) -> bool {
-    store
-        .disk
-        .open_read_only(&producers_marker(directory))
-        .is_ok()
 }
 
 /// Which batch of which producer this is, if it is an idempotent producer's.

@@ -1,0 +1,121 @@
+use super::*;
+
+fn members(quiet_until: u64) -> Members {
+    Members {
+        groups: Mutex::default(),
+        quiet_until: TimeMs(quiet_until),
+        marker: None,
+    }
+}
+
+fn ask(members: &Members, now: u64, who: (u64, &str), op: Op) -> Result<Answer, Failure> {
+    let name = Name {
+        stream: StreamId::new("t", "n", "s").unwrap(),
+        incarnation: Incarnation(1),
+        group: "g".into(),
+    };
+    members.turn(TimeMs(now), name, 4, who, op)
+}
+
+fn join(held: &[u32]) -> Op {
+    Op::Join {
+        session_ms: 9_000,
+        held: held.to_vec(),
+    }
+}
+
+fn beat(generation: u64, held: &[u32]) -> Op {
+    Op::Heartbeat {
+        generation,
+        held: held.to_vec(),
+    }
+}
+
+fn assignment(answer: Result<Answer, Failure>) -> (u64, Vec<u32>, u64) {
+    match answer {
+        Ok(Answer::Assigned {
+            generation,
+            assigned,
+            heartbeat_ms,
+            ..
+        }) => (generation, assigned, heartbeat_ms),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn members_that_start_together_share_the_shards() {
+    let members = members(0);
+    let (generation, shards, soon) = assignment(ask(&members, 0, (1, "a"), join(&[])));
+    assert_eq!((shards, soon), (vec![], WAITING_BEAT_MS));
+    assignment(ask(&members, 10, (2, "b"), join(&[])));
+    members.tick(TimeMs(300));
+    let (_, first, beat_ms) = assignment(ask(&members, 300, (1, "a"), beat(generation, &[])));
+    let (_, second, _) = assignment(ask(&members, 300, (2, "b"), beat(generation, &[])));
+    assert_eq!((first, second, beat_ms), (vec![0, 1], vec![2, 3], 3_000));
+}
+
+#[test]
+fn a_heartbeat_from_another_connection_than_the_joining_is_refused() {
+    let members = members(0);
+    assignment(ask(&members, 0, (1, "a"), join(&[])));
+    let refused = ask(&members, 1, (2, "a"), beat(0, &[])).unwrap_err();
+    assert_eq!(refused.reason(), Some("member_replaced"));
+    // It joins again, and the former connection is the wrong one.
+    assignment(ask(&members, 2, (2, "a"), join(&[])));
+    let refused = ask(&members, 3, (1, "a"), beat(0, &[])).unwrap_err();
+    assert_eq!(refused.reason(), Some("member_replaced"));
+    assert!(ask(&members, 3, (1, "a"), Op::Leave).is_err());
+}
+
+#[test]
+fn a_member_that_was_silent_for_its_session_is_forgotten_with_its_group() {
+    let members = members(0);
+    let (generation, ..) = assignment(ask(&members, 0, (1, "a"), join(&[])));
+    members.tick(TimeMs(8_999));
+    assert_eq!(members.lock().by_name.len(), 1);
+    members.tick(TimeMs(9_000));
+    assert!(members.lock().by_name.is_empty());
+    let refused = ask(&members, 9_001, (1, "a"), beat(generation, &[])).unwrap_err();
+    assert_eq!(refused.code(), Some(Code::StaleClaim));
+    assert_eq!(refused.reason(), Some("unknown_member"));
+    let left = ask(&members, 9_002, (1, "a"), Op::Leave);
+    assert_eq!(left.unwrap(), Answer::Left { existed: false });
+}
+
+#[test]
+fn after_a_restart_a_member_goes_on_and_the_rest_waits_until_nobody_can_be_at_work_unheard() {
+    let members = members(9_000);
+    let (generation, shards, _) = assignment(ask(&members, 100, (1, "a"), join(&[0, 1])));
+    assert_eq!(shards, [0, 1]);
+    let (generation, shards, _) =
+        assignment(ask(&members, 8_999, (1, "a"), beat(generation, &[0, 1])));
+    assert_eq!(shards, [0, 1]);
+    let (_, shards, _) = assignment(ask(&members, 9_000, (1, "a"), beat(generation, &[0, 1])));
+    assert_eq!(shards, [0, 1, 2, 3]);
+}
+
+#[test]
+fn joining_and_leaving_over_and_over_leaves_no_shard_alone() {
+    let members = members(0);
+    let mut now = 0;
+    let (mut generation, mut held, _) = assignment(ask(&members, now, (1, "stays"), join(&[])));
+    for connection in 2..22 {
+        now += 500;
+        assignment(ask(&members, now, (connection, "comes"), join(&[])));
+        now += 500;
+        (generation, held, _) =
+            assignment(ask(&members, now, (1, "stays"), beat(generation, &held)));
+        (generation, held, _) =
+            assignment(ask(&members, now, (1, "stays"), beat(generation, &held)));
+        let (_, given, _) = assignment(ask(&members, now, (connection, "comes"), beat(0, &[])));
+        let mut all = [held.clone(), given].concat();
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2, 3]);
+        assert_eq!(held.len(), 2);
+        ask(&members, now, (connection, "comes"), Op::Leave).unwrap();
+        (generation, held, _) =
+            assignment(ask(&members, now, (1, "stays"), beat(generation, &held)));
+        assert_eq!(held, [0, 1, 2, 3]);
+    }
+}

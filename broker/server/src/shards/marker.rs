@@ -1,0 +1,99 @@
+//! Small files beside a log that say what is in it, so that only such logs are read through when they are opened.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use felix_journal::durable;
+use felix_model::ShardIndex;
+use felix_wire::error::{Code, Failure, Retry};
+
+use super::open::log_directory;
+use super::{Shards, Store, StreamHandle};
+
+/// What a log holds beside plain records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Marker {
+    /// Batches of idempotent producers.
+    Producers,
+    /// Commits with entity state.
+    Commits,
+}
+
+/// Which markers of a shard are known to be on disk.
+#[derive(Debug, Default)]
+pub(super) struct Marked {
+    producers: AtomicBool,
+    commits: AtomicBool,
+}
+
+impl Marked {
+    fn of(&self, marker: Marker) -> &AtomicBool {
+        match marker {
+            Marker::Producers => &self.producers,
+            Marker::Commits => &self.commits,
+        }
+    }
+}
+
+impl Marker {
+    /// Every kind.
+    pub(crate) const ALL: [Self; 2] = [Self::Producers, Self::Commits];
+
+    /// Where it is: beside the log, so that removing the log's files does not touch it.
+    pub(crate) fn path(self, log_directory: &Path) -> PathBuf {
+        log_directory.with_file_name(match self {
+            Self::Producers => "producers",
+            Self::Commits => "commits",
+        })
+    }
+
+    pub(crate) fn is_at(self, store: &Store, log_directory: &Path) -> bool {
+        let path = self.path(log_directory);
+        store.disk.open_read_only(&path).is_ok()
+    }
+}
+
+impl Shards {
+    /// Remembers, before the first such append, what the log of a shard holds.
+    ///
+    /// # Errors
+    /// `storage` or `overloaded`, retryable: nothing was appended.
+    pub(crate) async fn mark(
+        self: &Arc<Self>,
+        handle: &Arc<StreamHandle>,
+        shard: ShardIndex,
+        marker: Marker,
+    ) -> Result<(), Failure> {
+        let slot = handle.slots.get(shard.0 as usize);
+        let is_marked = |slot: &super::Slot| slot.marked.of(marker).load(Ordering::Acquire);
+        if slot.is_none_or(is_marked) {
+            return Ok(());
+        }
+        let (shards, spec) = (Arc::clone(self), handle.spec());
+        let marking = tokio::task::spawn_blocking(move || {
+            let store = shards.store.as_ref()?;
+            let directory = log_directory(store, &spec, shard.0);
+            // Also when it is there: whoever made it may have failed before its name was durable.
+            durable::replace(store.disk.as_ref(), &marker.path(&directory), b"").err()
+        });
+        match marking.await {
+            Ok(None) => {
+                if let Some(slot) = slot {
+                    slot.marked.of(marker).store(true, Ordering::Release);
+                }
+                Ok(())
+            }
+            Ok(Some(error)) if error.is_full() => {
+                Err(Failure::new(Code::Overloaded, "the disk is full").with_reason("storage_full"))
+            }
+            Ok(Some(error)) => {
+                Err(Failure::new(Code::Storage, error.to_string()).with_retry(Retry::Retry))
+            }
+            Err(_) => {
+                Err(Failure::new(Code::Internal, "marking was interrupted")
+                    .with_retry(Retry::Retry))
+            }
+        }
+    }
+}
