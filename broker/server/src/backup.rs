@@ -153,11 +153,7 @@ fn copy(shared: &Shared, to: PathBuf) -> Result<Report, BackupRefused> {
 }
 
 /// The logs of caches. What they come to is read from them at the first start.
-fn copy_caches(
-    shared: &Shared,
-    to: &Path,
-    shards: &mut Vec<Copied>,
-) -> Result<(), BackupRefused> {
+fn copy_caches(shared: &Shared, to: &Path, shards: &mut Vec<Copied>) -> Result<(), BackupRefused> {
     for (handle, shard, cell) in shared.caches.open_shards() {
         let Some(log) = cell.log() else { continue };
         let spec = handle.spec();
