@@ -21,6 +21,7 @@ from typing import Callable
 import felix
 
 import commits
+import groups
 from node import Node, start, start_separately
 
 TENANT, NAMESPACE = "dev", "default"
@@ -479,7 +480,6 @@ def what_is_not_served_yet_is_refused_with_a_code_and_the_client_goes_on(node: N
             lambda: client.cache_put(TENANT, NAMESPACE, "config", "key", b"value"),
             lambda: client.cache_get(TENANT, NAMESPACE, "config", "key"),
             lambda: client.counter_add(TENANT, NAMESPACE, "stats", "key", 1),
-            lambda: client.group_poll(TENANT, NAMESPACE, "orders", 0, "workers", wait=0.1),
         ):
             try:
                 action()
@@ -631,7 +631,7 @@ CHECKS.extend(commits.CHECKS)
 def main() -> int:
     outcomes = []
     with start() as node:
-        outcomes.append(run(CHECKS, node))
+        outcomes.append(run(CHECKS + groups.CHECKS, node))
     with start(quota="dev:0:20") as node:
         outcomes.append(run([a_tenant_over_its_rate_is_overloaded_and_told_when_to_come_back], node))
     print("\na control plane and a broker as two processes", flush=True)

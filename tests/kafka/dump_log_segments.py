@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Lets Kafka's own DumpLogSegments read segments that our journal wrote, and compares every batch and record.
+"""Lets Kafka's own DumpLogSegments read segments that our journal wrote, and compares every batch and record: of a log
+as it was written, and of one that was compacted.
 
 Needs Java 17, Maven (which fetches Kafka's jars once, into its own repository) and cargo. Exits with 0 when Kafka and
 our inspection agree on every offset, count, size, position, time, checksum, key, value and header, and when Kafka finds
@@ -45,9 +46,10 @@ def class_path():
     return name.read_text().strip()
 
 
-def write_segments(directory):
+def write_segments(directory, *how):
     """Our own view of what we wrote: every record, and the inspection of the files."""
-    command = ["cargo", "run", "--quiet", "-p", "felix-journal", "--example", "kafka_segments", "--", str(directory)]
+    example = ["cargo", "run", "--quiet", "-p", "felix-journal", "--example", "kafka_segments"]
+    command = [*example, "--", str(directory), *how]
     written = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(written.stdout)
 
@@ -92,7 +94,10 @@ def compare_segments(found, wanted):
         expect(f"{name}: records", sum(int(batch["count"]) for batch in batches), ours["records"])
         expect(f"{name}: records read", len(theirs["records"]), ours["records"])
         expect(f"{name}: bytes", sum(int(batch["size"]) for batch in batches), ours["bytes"])
-        expect(f"{name}: next offset", int(batches[-1]["last"]) + 1, ours["next"])
+        if not ours["compacted"]:
+            expect(f"{name}: next offset", int(batches[-1]["last"]) + 1, ours["next"])
+        elif int(batches[-1]["last"]) >= ours["next"]:
+            sys.exit(f"FAILED: {name}: a batch reaches past {ours['next']}")
         expect(f"{name}: largest time", max(int(batch["time"]) for batch in batches), ours["max_timestamp"])
         expect(f"{name}: generation", int(batches[-1]["epoch"]), ours["last_generation"])
         expect(f"{name}: checksums", {batch["valid"] for batch in batches}, {"true"} if ours["valid"] else {"false"})
@@ -134,24 +139,36 @@ def compare_indexes(jars, directory):
         yield ending, entries
 
 
-def main():
-    jars = class_path()
+def check(jars, *how):
     with tempfile.TemporaryDirectory() as scratch:
         directory = pathlib.Path(scratch) / "events-0"
-        ours = write_segments(directory)
+        ours = write_segments(directory, *how)
         inspection = ours["inspection"]
         expect("verdict", inspection["verdict"], "clean")
         files = [directory / segment["file"] for segment in inspection["segments"]]
         found = read(dump(jars, files, "--deep-iteration", "--print-data-log"))
         compare_segments(found, inspection["segments"])
         compare_records([record for segment in found for record in segment["records"]], ours["records"])
-        codecs = sorted({batch["codec"] for segment in found for batch in segment["batches"]})
+        batches = [batch for segment in found for batch in segment["batches"]]
+        codecs = sorted({batch["codec"] for batch in batches})
         expect("codecs", codecs, ["gzip", "lz4", "none", "snappy", "zstd"])
+        thin = [batch for batch in batches if int(batch["last"]) - int(batch["base"]) + 1 > int(batch["count"])]
+        if how:
+            expect("codecs of thin batches", sorted({batch["codec"] for batch in thin}), codecs)
+        else:
+            expect("thin batches", len(thin), 0)
         indexes = dict(compare_indexes(jars, directory))
     print(
-        f"ok: Kafka read {inspection['records']} records in {inspection['batches']} batches of {len(files)} segments"
-        f" ({', '.join(codecs)}), {indexes['index']} index and {indexes['timeindex']} time index entries, and agrees"
+        f"ok: Kafka read {inspection['records']} records in {inspection['batches']} batches, {len(thin)} of them thin,"
+        f" of {len(files)} segments ({', '.join(codecs)}), {indexes['index']} index and {indexes['timeindex']} time index"
+        f" entries, and agrees"
     )
+
+
+def main():
+    jars = class_path()
+    check(jars)
+    check(jars, "compacted")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 //! Writes a log with every kind of batch into a directory and says, as JSON, what a reader must find in it: for
 //! `tests/kafka/dump_log_segments.py`, which lets Kafka's own tool read the same files.
 //!
-//! `cargo run -p felix-journal --example kafka_segments -- <directory>`
+//! `cargo run -p felix-journal --example kafka_segments -- <directory> [compacted]`
 
 #![expect(
     clippy::unwrap_used,
@@ -9,11 +9,14 @@
     reason = "a tool for developers may panic"
 )]
 
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use felix_journal::{Log, LogOptions, RealDisk, inspect};
+use felix_journal::compact::NewestByKey;
+use felix_journal::{CompactOptions, Log, LogOptions, RealDisk, inspect};
 use felix_model::{
     BatchBuilder, BatchOptions, Compression, Generation, Offset, ProducerId, ProducerStamp, patch,
 };
@@ -96,8 +99,48 @@ fn with_headers(count: usize) -> Vec<Draft> {
     (0..count).map(draft).collect()
 }
 
+/// Every other record has a key of its own, so that compaction leaves some of each batch.
+fn mixed(round: u32, codec: Compression) -> Vec<Draft> {
+    let draft = |at: u32| Draft {
+        key: Some(if at.is_multiple_of(2) {
+            format!("own-{round}-{at}-{}", codec.as_str())
+        } else {
+            format!("shared-{at}")
+        }),
+        value: Some(format!("mixed-{round}-{at}")),
+        headers: vec![("n", Some("1"))],
+    };
+    (0..6).map(draft).collect()
+}
+
+/// Compacts all that is closed; answers what must be left.
+fn compact(log: &mut Log, records: Vec<serde_json::Value>) -> Vec<serde_json::Value> {
+    let reader = log.reader();
+    log.sync().unwrap();
+    let options = CompactOptions {
+        below: reader.closed_end(),
+        bytes_per_second: None,
+    };
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let mut keep = NewestByKey::gather(&reader, options, go_on).unwrap();
+    log.compact(options, &mut keep).unwrap();
+    let below = reader.cleaned_to().0;
+    let offset = |record: &serde_json::Value| record["offset"].as_u64().unwrap();
+    let key = |record: &serde_json::Value| record["key"].as_str().map(str::to_owned);
+    let mut newest = BTreeMap::new();
+    for record in records.iter().filter(|record| offset(record) < below) {
+        newest.insert(key(record), offset(record));
+    }
+    let stays = |record: &serde_json::Value| {
+        let key = key(record);
+        offset(record) >= below || key.is_none() || newest.get(&key) == Some(&offset(record))
+    };
+    records.into_iter().filter(stays).collect()
+}
+
 fn main() {
     let dir = std::env::args().nth(1).expect("a directory");
+    let compacted = std::env::args().nth(2).is_some();
     let dir = Path::new(&dir);
     let options = LogOptions {
         segment_bytes: 64 * 1024,
@@ -126,7 +169,11 @@ fn main() {
                     ..none
                 },
                 generation,
-                &plain(4, 200),
+                &if compacted {
+                    mixed(round, compression)
+                } else {
+                    plain(4, 200)
+                },
             );
         }
         writer.batch(
@@ -151,7 +198,12 @@ fn main() {
             &keyed(2),
         );
     }
-    let Writer { log, records } = writer;
+    let Writer { mut log, records } = writer;
+    let records = if compacted {
+        compact(&mut log, records)
+    } else {
+        records
+    };
     log.close().unwrap();
     let inspection = inspect(&RealDisk, dir).unwrap();
     println!(

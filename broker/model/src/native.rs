@@ -26,7 +26,7 @@ pub use payloads::{Payloads, PayloadsIter, PayloadsRefused};
 use crate::ProducerId;
 
 /// Key of the header that names the publisher.
-const HEADER_PUBLISHER: &[u8] = b"@";
+pub(crate) const HEADER_PUBLISHER: &[u8] = b"@";
 /// Key of the header that holds the native sequence.
 const HEADER_SEQUENCE: &[u8] = b"#";
 

@@ -1,9 +1,11 @@
 //! A copy of every shard log of a running broker.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use felix_journal::LogHandle;
 use felix_journal::backup::CopyRefused;
+use felix_journal::data_dir::lane_beside;
 use felix_model::ShardIndex;
 use serde::Serialize;
 
@@ -96,22 +98,28 @@ fn copy(shared: &Shared, to: PathBuf) -> Result<Report, BackupRefused> {
     for (spec, shard, cell) in shared.shards.open_shards() {
         let Some(log) = cell.log() else { continue };
         let stream = spec.id.to_string();
-        let until = log.flush().map_err(|error| BackupRefused::Flush {
-            stream: stream.clone(),
-            shard,
-            reason: error.to_string(),
-        })?;
-        let place = |root: &std::path::Path| {
+        let copy_log = |log: &LogHandle, target: &Path| {
+            let until = log.flush().map_err(|error| BackupRefused::Flush {
+                stream: stream.clone(),
+                shard,
+                reason: error.to_string(),
+            })?;
+            log.copy_to(target, until)
+                .map_err(|source| BackupRefused::Copy {
+                    stream: stream.clone(),
+                    shard,
+                    source,
+                })
+        };
+        let place = |root: &Path| {
             felix_journal::data_dir::log_dir(root, &spec.id, spec.incarnation, ShardIndex(shard))
         };
         let target = place(&to);
-        let copied = log
-            .copy_to(&target, until)
-            .map_err(|source| BackupRefused::Copy {
-                stream: stream.clone(),
-                shard,
-                source,
-            })?;
+        // Before the stream's own log, so that no group in the copy has finished what the copy does not hold.
+        if let Some(groups) = cell.groups() {
+            copy_log(&groups.lane(), &lane_beside(&target))?;
+        }
+        let copied = copy_log(&log, &target)?;
         let origin = place(&store.root);
         for marker in Marker::ALL {
             if marker.is_at(store, &origin) {

@@ -443,6 +443,16 @@ impl Shared {
         metrics
             .ready
             .set(if self.readiness().is_ok() { 1.0 } else { 0.0 });
+        let totals = crate::groups::totals(self);
+        metrics.groups.set(as_gauge(totals.groups));
+        metrics.group_lag.set(as_gauge(totals.lag));
+        metrics.group_in_flight.set(as_gauge(totals.in_flight));
+        metrics.group_owed.set(as_gauge(totals.owed));
+        metrics
+            .group_dead_letters
+            .set(as_gauge(totals.dead_letters));
+        metrics.group_trimmed.set(as_gauge(totals.trimmed));
+        metrics.scheduled.set(as_gauge(totals.schedules));
         if let Some(store) = &self.shards.store {
             metrics
                 .free_bytes

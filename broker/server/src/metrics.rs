@@ -223,6 +223,41 @@ pub const CATALOGUE: &[(&str, &str, &str)] = &[
     ),
     (
         "gauge",
+        "felix_groups",
+        "Consumer groups of the open shards; a group counts once for each shard.",
+    ),
+    (
+        "gauge",
+        "felix_group_lag_records",
+        "Records not finished, summed over all consumer groups.",
+    ),
+    (
+        "gauge",
+        "felix_group_in_flight_records",
+        "Records out on a claim, summed over all consumer groups.",
+    ),
+    (
+        "gauge",
+        "felix_group_owed_records",
+        "Records waiting to be handed out again, summed over all consumer groups.",
+    ),
+    (
+        "gauge",
+        "felix_group_dead_letters",
+        "Records set aside, summed over all consumer groups.",
+    ),
+    (
+        "gauge",
+        "felix_group_trimmed_records",
+        "Records that were owed to a consumer group when retention removed them, since their shard was opened.",
+    ),
+    (
+        "gauge",
+        "felix_scheduled_records",
+        "Records waiting for the time they are scheduled for.",
+    ),
+    (
+        "gauge",
         "felix_ready_state",
         "1 while the broker takes new clients.",
     ),
@@ -282,6 +317,13 @@ pub(crate) struct Metrics {
     pub(crate) compaction_out: Counter,
     pub(crate) free_bytes: Gauge,
     pub(crate) catalogue_revision: Gauge,
+    pub(crate) groups: Gauge,
+    pub(crate) group_lag: Gauge,
+    pub(crate) group_in_flight: Gauge,
+    pub(crate) group_owed: Gauge,
+    pub(crate) group_dead_letters: Gauge,
+    pub(crate) group_trimmed: Gauge,
+    pub(crate) scheduled: Gauge,
     pub(crate) ready: Gauge,
 }
 
@@ -358,6 +400,13 @@ impl Metrics {
             compaction_out: counter("felix_compaction_bytes_out_total"),
             free_bytes: gauge("felix_storage_free_bytes"),
             catalogue_revision: gauge("felix_broker_catalogue_revision"),
+            groups: gauge("felix_groups"),
+            group_lag: gauge("felix_group_lag_records"),
+            group_in_flight: gauge("felix_group_in_flight_records"),
+            group_owed: gauge("felix_group_owed_records"),
+            group_dead_letters: gauge("felix_group_dead_letters"),
+            group_trimmed: gauge("felix_group_trimmed_records"),
+            scheduled: gauge("felix_scheduled_records"),
             ready: gauge("felix_ready_state"),
             handle: recorder.handle(),
         }
@@ -405,6 +454,13 @@ mod tests {
             &metrics.cache_watches,
             &metrics.free_bytes,
             &metrics.catalogue_revision,
+            &metrics.groups,
+            &metrics.group_lag,
+            &metrics.group_in_flight,
+            &metrics.group_owed,
+            &metrics.group_dead_letters,
+            &metrics.group_trimmed,
+            &metrics.scheduled,
             &metrics.ready,
         ] {
             gauge.set(0.0);

@@ -212,6 +212,15 @@ impl Wire {
         }
     }
 
+    /// The next stream that the broker opens.
+    ///
+    /// # Errors
+    /// [`WireFailed`].
+    pub async fn events(&self) -> Result<Listener, WireFailed> {
+        let recv = in_time(async { Ok(self.connection.accept_uni().await?) }).await?;
+        Ok(Listener::new(recv))
+    }
+
     /// Goes away and lets the broker know.
     pub async fn close(self) {
         self.connection.close(VarInt::from_u32(0), b"");

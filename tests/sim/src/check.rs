@@ -27,6 +27,12 @@ pub enum Check {
     Refused,
     /// Everything asked is answered once, and everything settles when the faults are over.
     Liveness,
+    /// What clients of a key or a counter were told could have happened one call at a time.
+    Linear,
+    /// The rules of consumer groups.
+    Group,
+    /// A commit is there as a whole or not at all, for every reader, and once.
+    Atomic,
 }
 
 /// A promise that was broken.

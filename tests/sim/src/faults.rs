@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use felix_journal::SimDisk;
 use felix_journal::disk::{Call, CallKind, Fault};
 
+use crate::random::Random;
+
 /// Waits at the disk and makes calls fail.
 #[derive(Clone)]
 pub(crate) struct Injector {
@@ -66,6 +68,26 @@ impl Injector {
 
     pub(crate) fn arm(&self, arm: Arm) {
         self.lock().arms.push(arm);
+    }
+
+    /// The machine will stop in the middle of a call, not many from now.
+    pub(crate) fn arm_stop(&self, random: &mut Random, calls_max: u64) {
+        let kind = random.pick([
+            None,
+            None,
+            None,
+            Some(CallKind::Write),
+            Some(CallKind::Sync),
+            Some(CallKind::SyncDir),
+            Some(CallKind::Rename),
+            Some(CallKind::Unlink),
+            Some(CallKind::SetLen),
+        ]);
+        self.arm(Arm {
+            kind,
+            skip: random.below(calls_max),
+            fault: Fault::Crash,
+        });
     }
 
     /// Forgets the faults that did not happen yet.

@@ -20,6 +20,7 @@ mod plan;
 mod pool;
 mod publisher;
 mod random;
+pub mod readings;
 mod subscriber;
 mod tally;
 mod transcript;

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use felix_sim::campaign::Campaign;
+use felix_sim::readings::{self, Kind};
 use felix_sim::{Mode, Plan, run_twice};
 
 /// Simulates a broker from seeds and checks every promise it makes about its log.
@@ -26,6 +27,22 @@ enum Command {
         /// The sync modes that take turns.
         #[arg(long, value_enum, default_value_t = Modes::All)]
         mode: Modes,
+    },
+    /// Runs seeds with caches, counters, groups and commits, and holds what clients were told against their rules. Fails at
+    /// the first that is broken.
+    Readings {
+        /// How many seeds, each in every kind and sync mode.
+        #[arg(long, default_value_t = 1_000)]
+        seeds: u64,
+        /// The first seed.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// What is simulated.
+        #[arg(long, value_enum, default_value_t = Kinds::All)]
+        kind: Kinds,
+        /// Run the first seed only, in this mode, and print what happens.
+        #[arg(long, value_enum)]
+        print: Option<Modes>,
     },
     /// Runs one seed again and prints what happens.
     Replay {
@@ -61,6 +78,25 @@ impl Modes {
     }
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Kinds {
+    Cache,
+    Groups,
+    Commits,
+    All,
+}
+
+impl Kinds {
+    fn kinds(self) -> Vec<Kind> {
+        match self {
+            Self::Cache => vec![Kind::Cache],
+            Self::Groups => vec![Kind::Groups],
+            Self::Commits => vec![Kind::Commits],
+            Self::All => Kind::ALL.to_vec(),
+        }
+    }
+}
+
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Campaign {
@@ -68,6 +104,18 @@ fn main() -> ExitCode {
             seed,
             mode,
         } => campaign(crashes, seed, mode),
+        Command::Readings {
+            seeds,
+            seed,
+            kind,
+            print: None,
+        } => readings(seeds, seed, kind.kinds()),
+        Command::Readings {
+            seed,
+            kind,
+            print: Some(modes),
+            ..
+        } => show(seed, &kind.kinds(), &modes.modes()),
         Command::Replay { seed, mode, quiet } => replay(seed, mode, quiet),
     }
 }
@@ -81,10 +129,37 @@ fn campaign(crashes: u64, seed: u64, mode: Modes) -> ExitCode {
     }
     .run(&mut std::io::stderr());
     println!("{summary}");
-    if summary.broken.is_some() {
-        ExitCode::FAILURE
-    } else {
+    exit(summary.broken.is_none())
+}
+
+fn readings(seeds: u64, seed: u64, kinds: Vec<Kind>) -> ExitCode {
+    println!("seed {seed}");
+    let campaign = readings::Campaign { seeds, seed, kinds };
+    let summary = campaign.run(&mut std::io::stderr());
+    println!("{summary}");
+    exit(summary.broken.is_none())
+}
+
+fn show(seed: u64, kinds: &[Kind], modes: &[Mode]) -> ExitCode {
+    let mut found = false;
+    for kind in kinds {
+        for mode in modes {
+            let mut plan = readings::Plan::of(seed, *kind, *mode);
+            plan.is_printed = true;
+            for violation in readings::run(plan).violations {
+                println!("{violation}");
+                found = true;
+            }
+        }
+    }
+    exit(!found)
+}
+
+fn exit(is_good: bool) -> ExitCode {
+    if is_good {
         ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 
@@ -102,9 +177,5 @@ fn replay(seed: u64, mode: Modes, quiet: bool) -> ExitCode {
             found = true;
         }
     }
-    if found {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    }
+    exit(!found)
 }

@@ -25,6 +25,8 @@ mod lives;
 mod perform;
 mod steps;
 
+pub(crate) use steps::{batches, read_all};
+
 /// What the seed of a run does not know: how many runs there were before (see [`Twin::OutsideChoice`]).
 static OUTSIDE: AtomicU64 = AtomicU64::new(0);
 

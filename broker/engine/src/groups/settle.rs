@@ -361,13 +361,9 @@ fn at_once(core: &mut Core, results: Vec<Result<u64, SettleRefused>>) -> Settled
     }
 }
 
-/// A member is the same on whatever connection; who named none is its connection.
+/// A member holds on whatever connection he is. What was polled without a name may be settled by anybody.
 fn same(held: &Holder, asks: &Holder) -> bool {
-    match (&held.member, &asks.member) {
-        (Some(held), Some(asks)) => held == asks,
-        (None, None) => held.connection == asks.connection,
-        (Some(_), None) | (None, Some(_)) => false,
-    }
+    held.member.is_none() || held.member == asks.member
 }
 
 fn shortened(reason: Arc<str>) -> Arc<str> {

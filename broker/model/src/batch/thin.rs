@@ -1,17 +1,20 @@
 //! A batch with fewer records, as compaction leaves it.
 //!
 //! Base offset, last offset delta, base time, attributes, generation and the producer's mark stay, so that offsets and
-//! producers mean what they meant. Each record that stays keeps its bytes. Kafka's own cleaner leaves batches like these.
+//! producers mean what they meant. Each record that stays keeps its bytes; Kafka's own cleaner leaves batches like these.
+//! The publisher's name, which a native batch has on its first record, goes over to the first that stays. The native
+//! sequence beside it does not: what is left of a batch no longer tells what was sent.
 
 use bytes::{Bytes, BytesMut};
 
 use super::header::{CRC_START, put_header, seal};
 use super::pack::pack;
-use super::record::Walk;
+use super::record::{RecordRef, Walk};
 use super::records::Body;
-use super::varint::Cursor;
+use super::varint::{Cursor, VARINT_BYTES_MAX, put_varint, varint_len};
 use super::{BatchHeader, Compression, HEADER_BYTES, ThinRefused, TimestampType};
 use crate::limits::BATCH_BYTES_MAX;
+use crate::native::HEADER_PUBLISHER;
 
 /// The batch at the front of `batch` without the records whose place in `stay` is false, in the same codec; `None` when
 /// no record stays. Records that `stay` says nothing about stay. The checksum is not looked at.
@@ -26,12 +29,25 @@ pub fn thin(batch: &Bytes, stay: &[bool]) -> Result<Option<BytesMut>, ThinRefuse
     let mut rest = Cursor::new(&records);
     let mut kept = Kept::new(records.len());
     let mut stay = stay.iter();
+    let mut publisher = None;
+    let mut is_first = header.is_internal();
     while walk.left() > 0 {
         let before = rest.rest();
         let record = walk.next(&mut rest)?;
-        if stay.next().copied().unwrap_or(true) {
+        let stays = stay.next().copied().unwrap_or(true);
+        if std::mem::take(&mut is_first) && !stays {
+            publisher = publisher_of(&record);
+        }
+        if stays {
             let taken = before.len() - rest.left();
-            kept.push(before.get(..taken).unwrap_or_default(), record.timestamp_ms);
+            let bytes = before.get(..taken).unwrap_or_default();
+            match publisher
+                .take()
+                .and_then(|name| named(bytes, &record, name))
+            {
+                Some(named) => kept.push(&named, record.timestamp_ms),
+                None => kept.push(bytes, record.timestamp_ms),
+            }
         }
     }
     walk.finish(rest.left())?;
@@ -39,6 +55,43 @@ pub fn thin(batch: &Bytes, stay: &[bool]) -> Result<Option<BytesMut>, ThinRefuse
         return Ok(None);
     }
     kept.finish(&header, codec).map(Some)
+}
+
+/// The encoded header that names the publisher, if the record has it.
+fn publisher_of<'a>(record: &RecordRef<'a>) -> Option<&'a [u8]> {
+    let mut fields = Cursor::new(record.headers);
+    for _ in 0..record.header_count {
+        let before = fields.rest();
+        let key = fields.nullable().ok()?;
+        fields.nullable().ok()?;
+        if key == Some(HEADER_PUBLISHER) {
+            return before.get(..before.len() - fields.left());
+        }
+    }
+    None
+}
+
+/// A record with one more header before its own.
+fn named(bytes: &[u8], record: &RecordRef<'_>, header: &[u8]) -> Option<Vec<u8>> {
+    let mut fields = Cursor::new(bytes);
+    fields.varint().ok()?;
+    let body = fields.rest();
+    let count = i64::from(record.header_count);
+    let tail = varint_len(count) + record.headers.len();
+    let (front, back) = body.split_at_checked(body.len().checked_sub(tail)?)?;
+    let (old_count, headers) = back.split_at_checked(varint_len(count))?;
+    // Only what is written the short way is taken apart; what the broker writes is.
+    if Cursor::new(old_count).varint().ok().map(i64::from) != Some(count) {
+        return None;
+    }
+    let body = front.len() + varint_len(count + 1) + header.len() + headers.len();
+    let mut named = Vec::with_capacity(VARINT_BYTES_MAX + body);
+    put_varint(&mut named, body as i64);
+    named.extend_from_slice(front);
+    put_varint(&mut named, count + 1);
+    named.extend_from_slice(header);
+    named.extend_from_slice(headers);
+    Some(named)
 }
 
 /// Room for the header, then the records that stay.
@@ -107,7 +160,10 @@ const LENGTH_END: usize = 12;
 mod tests {
     use super::*;
     use crate::batch::{BatchBuilder, BatchOptions, ProducerStamp, verify};
-    use crate::{Generation, Offset, ProducerId, Records, patch};
+    use crate::{
+        Generation, InternalHeaders, NativeProducer, Offset, Payloads, ProducerId, Records,
+        internal_headers, patch, records_from_payloads,
+    };
 
     const CODECS: [Compression; 5] = [
         Compression::None,
@@ -184,6 +240,40 @@ mod tests {
             let again = thin(&thinned, &[false, true]).unwrap().unwrap().freeze();
             assert_eq!(Records::new(&again).unwrap().count(), found.len() - 1);
         }
+    }
+
+    #[test]
+    fn the_publisher_of_a_batch_is_still_named_when_its_first_record_is_gone() {
+        let payloads = Payloads::build([b"a".as_slice(), b"b", b"c"]).unwrap();
+        let sequence = Some(NativeProducer {
+            producer: ProducerId(4),
+            sequence: 9,
+        });
+        let headers = InternalHeaders {
+            publisher: Some("svc"),
+            sequence,
+        };
+        let whole = records_from_payloads(&payloads, Some(b"k"), 5, &headers).unwrap();
+        let thinned = thin(&whole.freeze(), &[false, true, true])
+            .unwrap()
+            .unwrap();
+        let found = internal_headers(&thinned).unwrap();
+        assert_eq!((found.publisher, found.sequence), (Some("svc"), None));
+        let thinned = thinned.freeze();
+        verify(&thinned).unwrap();
+        let again = thin(&thinned, &[false, true]).unwrap().unwrap().freeze();
+        assert_eq!(internal_headers(&again).unwrap().publisher, Some("svc"));
+        let record = Records::new(&again).unwrap().next().unwrap().unwrap();
+        assert_eq!(
+            (record.offset, record.value.as_deref()),
+            (Offset(2), Some(b"c".as_slice()))
+        );
+        assert_eq!(
+            (record.key.as_deref(), record.internal.len()),
+            (Some(b"k".as_slice()), 1)
+        );
+        let first = thin(&thinned, &[true, false]).unwrap().unwrap();
+        assert_eq!(internal_headers(&first).unwrap().publisher, Some("svc"));
     }
 
     #[test]

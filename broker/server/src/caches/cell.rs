@@ -4,7 +4,7 @@
 //! queue first, and whoever holds the mutex takes all that stand there, so that the puts of many clients become one
 //! batch. Answers leave after the mutex is let go.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use felix_engine::cache::{
@@ -113,7 +113,8 @@ impl Cell {
     /// Asks; each is answered through its place, at once or when what it saw is committed.
     pub(crate) fn ask(self: &Arc<Self>, asked: impl IntoIterator<Item = Asked>) {
         queue(&self.queue).extend(asked);
-        self.drain();
+        // Whoever gets the mutex first takes what the others who wait for it brought, too.
+        self.turn(|inner, cell| inner.take_asked(cell));
     }
 
     /// Subscribes. The answer comes through the mailbox.
@@ -264,32 +265,14 @@ impl Cell {
         records.iter().map(fate).collect()
     }
 
-    /// Runs a turn, then whatever was asked meanwhile, and lets the answers go.
+    /// Runs a turn, and lets the answers go.
     fn turn<T>(self: &Arc<Self>, work: impl FnOnce(&mut Inner, &Arc<Self>) -> T) -> T {
         let mut inner = self.lock();
         let done = work(&mut inner, self);
-        inner.take_asked(self, &self.queue);
         let answered = std::mem::take(&mut inner.answered);
         drop(inner);
         finish(self, answered);
-        self.drain();
         done
-    }
-
-    /// Takes what is in the queue, unless somebody else is about to.
-    fn drain(self: &Arc<Self>) {
-        while !queue(&self.queue).is_empty() {
-            let mut inner = match self.inner.try_lock() {
-                Ok(inner) => inner,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                // Whoever has it looks into the queue once more after letting go.
-                Err(TryLockError::WouldBlock) => return,
-            };
-            inner.take_asked(self, &self.queue);
-            let answered = std::mem::take(&mut inner.answered);
-            drop(inner);
-            finish(self, answered);
-        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -307,8 +290,8 @@ fn queue(queue: &Mutex<Vec<Asked>>) -> MutexGuard<'_, Vec<Asked>> {
 }
 
 impl Inner {
-    fn take_asked(&mut self, cell: &Arc<Cell>, asked: &Mutex<Vec<Asked>>) {
-        let asked = std::mem::take(&mut *queue(asked));
+    fn take_asked(&mut self, cell: &Arc<Cell>) {
+        let asked = std::mem::take(&mut *queue(&cell.queue));
         if asked.is_empty() {
             return;
         }
@@ -433,6 +416,7 @@ impl Inner {
     }
 }
 
+#[derive(Clone, Copy)]
 struct PageAsk {
     reader: ReaderId,
     from: Offset,

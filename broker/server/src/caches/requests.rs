@@ -8,7 +8,7 @@ use felix_model::{Offset, ShardIndex};
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::Refused;
 use felix_wire::extension::requests::{
-    Ask, CacheDeleted, CacheGetMany, CacheGot, CacheGotMany, CacheList, CacheListed, CacheStored,
+    Ask, CacheDeleted, CacheGetMany, CacheGot, CacheGotMany, CacheListed, CacheStored,
     Condition as Demanded, CounterValue, Entry, List, Listed, Reply, Slot, Text,
 };
 
@@ -68,15 +68,16 @@ fn allowed(
 ) -> Vec<(Ask, Caller)> {
     let mut allowed = Vec::with_capacity(asks.len());
     for (ask, caller) in asks {
-        let checked = match &ask {
-            Ask::CacheGetMany(many) => many.keys.iter().try_for_each(|key| {
-                let key = text_bytes(&key);
-                check(&state.principal, id, &CacheOp::Get { key })
-            }),
-            other => match op(other) {
-                Some((op, _)) => check(&state.principal, id, &op),
-                None => Ok(()),
-            },
+        let may = |op: &CacheOp| check(&state.principal, id, op);
+        let checked = if let Ask::CacheGetMany(many) = &ask {
+            let mut keys = many.keys.iter();
+            keys.try_for_each(|key| {
+                may(&CacheOp::Get {
+                    key: text_bytes(&key),
+                })
+            })
+        } else {
+            op(&ask).map_or(Ok(()), |(op, _)| may(&op))
         };
         match checked {
             Ok(()) => allowed.push((ask, caller)),
@@ -123,18 +124,16 @@ async fn carry_out(state: &StreamState, handle: &Arc<CacheHandle>, asks: Vec<(As
 
 /// The shard that an op goes to; `None` for a list of all of them.
 fn shard(ask: &Ask, op: &CacheOp, shards: u32) -> Result<Option<ShardIndex>, Failure> {
-    match ask {
-        Ask::CacheList(CacheList {
-            shard: Some(shard), ..
-        }) if *shard >= shards => Err(Failure::new(
+    let Ask::CacheList(list) = ask else {
+        return Ok(Some(shard_of(op, shards)));
+    };
+    match list.shard {
+        Some(shard) if shard >= shards => Err(Failure::new(
             Code::InvalidRequest,
             format!("shard {shard} is out of range: the cache has {shards} shards"),
         )),
-        Ask::CacheList(CacheList {
-            shard: Some(shard), ..
-        }) => Ok(Some(ShardIndex(*shard))),
-        Ask::CacheList(_) if shards > 1 => Ok(None),
-        _ => Ok(Some(shard_of(op, shards))),
+        Some(shard) => Ok(Some(ShardIndex(shard))),
+        None => Ok((shards == 1).then_some(ShardIndex::ZERO)),
     }
 }
 

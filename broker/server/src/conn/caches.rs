@@ -111,7 +111,7 @@ pub(super) async fn put_if(state: &mut StreamState, ask: CachePutIf) -> Answered
         condition: Some(condition),
     };
     let names = (&*ask.tenant_id, &*ask.namespace, &*ask.cache);
-    conditional(one(state, names, op).await?, ask.request_id)
+    conditional(&one(state, names, op).await?, ask.request_id)
 }
 
 pub(super) async fn delete_if(state: &mut StreamState, ask: CacheDeleteIf) -> Answered {
@@ -121,14 +121,14 @@ pub(super) async fn delete_if(state: &mut StreamState, ask: CacheDeleteIf) -> An
         tell: Tell::Done,
     };
     let names = (&*ask.tenant_id, &*ask.namespace, &*ask.cache);
-    conditional(one(state, names, op).await?, ask.request_id)
+    conditional(&one(state, names, op).await?, ask.request_id)
 }
 
-fn conditional(answer: CacheAnswer, request_id: u64) -> Answered {
+fn conditional(answer: &CacheAnswer, request_id: u64) -> Answered {
     let (applied, version) = match answer {
-        CacheAnswer::Put { version } => (true, Some(version)),
+        CacheAnswer::Put { version } => (true, Some(*version)),
         CacheAnswer::Deleted(_) => (true, None),
-        CacheAnswer::Unmet { current } => (false, current),
+        CacheAnswer::Unmet { current } => (false, *current),
         CacheAnswer::Value(_) | CacheAnswer::Page { .. } | CacheAnswer::Sum { .. } => {
             return Err(out_of_turn());
         }
@@ -148,7 +148,7 @@ pub(super) async fn counter_add(state: &mut StreamState, ask: CounterAdd) -> Ans
         id: None,
     };
     let names = (&*ask.tenant_id, &*ask.namespace, &*ask.cache);
-    sum(one(state, names, op).await?, ask.request_id)
+    sum(&one(state, names, op).await?, ask.request_id)
 }
 
 pub(super) async fn counter_get(state: &mut StreamState, ask: CounterGet) -> Answered {
@@ -156,15 +156,15 @@ pub(super) async fn counter_get(state: &mut StreamState, ask: CounterGet) -> Ans
         key: bytes(ask.key),
     };
     let names = (&*ask.tenant_id, &*ask.namespace, &*ask.cache);
-    sum(one(state, names, op).await?, ask.request_id)
+    sum(&one(state, names, op).await?, ask.request_id)
 }
 
-fn sum(answer: CacheAnswer, request_id: u64) -> Answered {
+fn sum(answer: &CacheAnswer, request_id: u64) -> Answered {
     let CacheAnswer::Sum { sum, .. } = answer else {
         return Err(out_of_turn());
     };
     Ok(CounterValue {
-        value: sum,
+        value: *sum,
         request_id,
     }
     .into())

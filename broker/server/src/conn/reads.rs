@@ -115,11 +115,10 @@ enum PageFailed {
 
 impl Page {
     fn fill(&mut self, log: &LogHandle) -> Result<(), PageFailed> {
-        let batches = log
+        let page = log
             .reader()
-            .read(self.next, self.bytes_left, self.committed)?
-            .batches;
-        for batch in batches {
+            .read(self.next, self.bytes_left, self.committed)?;
+        for batch in page.batches {
             let runs = payloads_from_records(&batch, self.next).map_err(NotDeliverable::from)?;
             let end = runs.header().next_offset();
             for run in runs {
@@ -145,6 +144,8 @@ impl Page {
             }
             self.next = self.next.max(end.min(self.until));
         }
+        // What was compacted away is passed over.
+        self.next = self.next.max(page.next.min(self.until));
         Ok(())
     }
 

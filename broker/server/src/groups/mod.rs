@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use felix_auth::{Action, Principal, Resource};
-use felix_engine::groups::{Answer, Ask, Ticket};
+use felix_engine::groups::{Answer, Ask, Ticket, Totals};
 use felix_model::{ShardIndex, StreamId};
 use felix_wire::error::{Code, Failure};
 use serde::Serialize;
 
 pub(crate) use self::calls::calls;
-pub(crate) use self::open::{close_groups, lane_beside};
+pub(crate) use self::open::close_groups;
 pub(crate) use self::refusal::{refused, unsettled};
 
 use self::cell::GroupCell;
@@ -184,6 +184,25 @@ pub(crate) struct ListedGroup {
     dead_letters: u64,
     trimmed: u64,
     waiting_polls: u64,
+}
+
+/// Sums over the groups of all open shards.
+pub(crate) fn totals(shared: &Shared) -> Totals {
+    let mut sum = Totals::default();
+    for (_, _, cell) in shared.shards.open_shards() {
+        if let Some(groups) = cell.groups() {
+            let totals = groups.totals();
+            sum.groups += totals.groups;
+            sum.lag += totals.lag;
+            sum.in_flight += totals.in_flight;
+            sum.owed += totals.owed;
+            sum.dead_letters += totals.dead_letters;
+            sum.waiting += totals.waiting;
+            sum.trimmed += totals.trimmed;
+            sum.schedules += totals.schedules;
+        }
+    }
+    sum
 }
 
 /// Every group of every open shard.

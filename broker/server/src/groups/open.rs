@@ -1,6 +1,5 @@
 //! Opening the groups of a shard from their lane, and closing them.
 
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use felix_engine::CommitWhen;
@@ -308,9 +307,4 @@ impl Completions for LateReports {
             reports.failed(from, why);
         }
     }
-}
-
-/// Where a lane's log is, for listings and copies.
-pub(crate) fn lane_beside(log_directory: &Path) -> std::path::PathBuf {
-    data_dir::lane_beside(log_directory)
 }

@@ -48,7 +48,9 @@ pub enum Broken {
         found: Option<u64>,
     },
     /// The state was never so, or not any more when it was read.
-    #[error("key {key} was read as {seen:?} (commit, version); no place at or after offset {floor} makes it so")]
+    #[error(
+        "key {key} was read as {seen:?} (commit, version); no place at or after offset {floor} makes it so"
+    )]
     State {
         /// Which key.
         key: u64,
@@ -195,11 +197,14 @@ fn is_possible(history: &[(u64, Option<u64>)], read: &Read) -> bool {
     if at_floor.is_none() && read.seen.is_none() {
         return true;
     }
-    at_floor.into_iter().chain(later).any(|&(offset, commit)| match (commit, read.seen) {
-        (None, None) => true,
-        (Some(commit), Some(seen)) => seen == (commit, offset),
-        (None, Some(_)) | (Some(_), None) => false,
-    })
+    at_floor
+        .into_iter()
+        .chain(later)
+        .any(|&(offset, commit)| match (commit, read.seen) {
+            (None, None) => true,
+            (Some(commit), Some(seen)) => seen == (commit, offset),
+            (None, Some(_)) | (Some(_), None) => false,
+        })
 }
 
 #[cfg(test)]

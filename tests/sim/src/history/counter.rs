@@ -106,9 +106,15 @@ mod tests {
 
     #[test]
     fn every_acknowledged_add_counts_once() {
-        assert_eq!(row([add(2, None, Some(2)), add(3, None, Some(5)), sum(5)]), Ok(()));
+        assert_eq!(
+            row([add(2, None, Some(2)), add(3, None, Some(5)), sum(5)]),
+            Ok(())
+        );
         assert_eq!(row([add(2, None, Some(2)), sum(4)]), unexplained(1));
-        assert_eq!(row([add(2, None, Some(2)), Call::Sum { answer: None }]), unexplained(1));
+        assert_eq!(
+            row([add(2, None, Some(2)), Call::Sum { answer: None }]),
+            unexplained(1)
+        );
     }
 
     #[test]

@@ -217,7 +217,10 @@ impl Checker {
     pub fn finished(&mut self, start: u64, aside: &[(u64, u32)]) {
         let limit = self.attempts_max;
         for &(offset, attempts) in aside {
-            let acked = self.known.get(&offset).is_some_and(|known| known.acked.is_some());
+            let acked = self
+                .known
+                .get(&offset)
+                .is_some_and(|known| known.acked.is_some());
             if attempts < limit || acked {
                 self.broken.push(Broken::SetAside {
                     offset,

@@ -218,7 +218,11 @@ mod tests {
     fn an_order_is_found_among_many_calls_at_once() {
         let mut calls = Vec::new();
         for number in 0..8 {
-            calls.push((1 + u64::from(number), 100 + u64::from(number), Call::Set(number)));
+            calls.push((
+                1 + u64::from(number),
+                100 + u64::from(number),
+                Call::Set(number),
+            ));
         }
         calls.push((50, 60, Call::Get(3)));
         calls.push((61, 70, Call::Get(5)));

@@ -98,9 +98,10 @@ impl Held {
     /// The ways in which this can look within a window: with the live entry, without one, or either.
     fn views(&self, window: Window) -> impl Iterator<Item = Option<&Entry>> {
         let expires = |entry: &Entry| entry.expires;
-        let live = self.entry.as_ref().filter(|entry| {
-            expires(entry).is_none_or(|(_, latest)| latest > window.from)
-        });
+        let live = self
+            .entry
+            .as_ref()
+            .filter(|entry| expires(entry).is_none_or(|(_, latest)| latest > window.from));
         let gone = match &self.entry {
             None => true,
             Some(entry) => expires(entry).is_some_and(|(earliest, _)| earliest <= window.to),
@@ -113,13 +114,16 @@ impl Held {
         let entry = self.entry.as_ref()?;
         match entry.version {
             Some(known) => (known == version).then(|| self.clone()),
-            None => self.newest.is_none_or(|newest| newest < version).then(|| Self {
-                entry: Some(Entry {
-                    version: Some(version),
-                    ..entry.clone()
+            None => self
+                .newest
+                .is_none_or(|newest| newest < version)
+                .then(|| Self {
+                    entry: Some(Entry {
+                        version: Some(version),
+                        ..entry.clone()
+                    }),
+                    newest: Some(version),
                 }),
-                newest: Some(version),
-            }),
         }
     }
 
@@ -201,13 +205,7 @@ fn get(state: &Held, window: Window, answer: Option<(u64, u64)>) -> Vec<Held> {
     state.views(window).filter_map(fits).collect()
 }
 
-fn put(
-    state: &Held,
-    entry: &Entry,
-    expect: Expect,
-    window: Window,
-    answer: Written,
-) -> Vec<Held> {
+fn put(state: &Held, entry: &Entry, expect: Expect, window: Window, answer: Written) -> Vec<Held> {
     let with = |before: &Held, version: Option<u64>| Held {
         entry: Some(Entry {
             version,
@@ -234,10 +232,17 @@ fn delete(state: &Held, expect: Expect, window: Window, answer: Written) -> Vec<
             removed: Some((value, version)),
             ..
         } => {
-            let was = state.entry.as_ref().is_some_and(|entry| entry.value == value);
+            let was = state
+                .entry
+                .as_ref()
+                .is_some_and(|entry| entry.value == value);
             let told = state.told(version).filter(|_| was);
-            let judged = told.map(|told| told.judged(expect, window)).unwrap_or_default();
-            let live = judged.into_iter().filter(|(held, holds)| *holds && held.entry.is_some());
+            let judged = told
+                .map(|told| told.judged(expect, window))
+                .unwrap_or_default();
+            let live = judged
+                .into_iter()
+                .filter(|(held, holds)| *holds && held.entry.is_some());
             live.map(|(held, _)| held.removed()).collect()
         }
         Written::Done { removed: None, .. } => {
@@ -309,8 +314,13 @@ mod tests {
         let timed = |(index, call): (usize, Call)| {
             let is_known = !matches!(
                 &call,
-                Call::Put { answer: Written::Unknown, .. }
-                    | Call::Delete { answer: Written::Unknown, .. }
+                Call::Put {
+                    answer: Written::Unknown,
+                    ..
+                } | Call::Delete {
+                    answer: Written::Unknown,
+                    ..
+                }
             );
             Timed {
                 call,
@@ -345,11 +355,21 @@ mod tests {
     #[test]
     fn an_acknowledged_write_is_not_forgotten_and_an_unknown_one_is_decided_once() {
         let unknown = put(2, Written::Unknown);
-        let both = [put(1, done(5)), unknown.clone(), get(Some((2, 7))), get(Some((2, 7)))];
+        let both = [
+            put(1, done(5)),
+            unknown.clone(),
+            get(Some((2, 7))),
+            get(Some((2, 7))),
+        ];
         assert_eq!(row(both), Ok(()));
         let neither = [put(1, done(5)), unknown.clone(), get(Some((1, 5)))];
         assert_eq!(row(neither), Ok(()));
-        let back = [put(1, done(5)), unknown, get(Some((2, 7))), get(Some((1, 5)))];
+        let back = [
+            put(1, done(5)),
+            unknown,
+            get(Some((2, 7))),
+            get(Some((1, 5))),
+        ];
         assert_eq!(row(back), unexplained(3));
     }
 
@@ -367,8 +387,14 @@ mod tests {
         let swap = |answer| if_(Expect::Version(5), 2, answer);
         assert_eq!(row([put(1, done(5)), swap(done(6))]), Ok(()));
         assert_eq!(row([put(1, done(4)), swap(done(6))]), unexplained(1));
-        assert_eq!(row([put(1, done(5)), swap(Written::Unmet(Some(5)))]), unexplained(1));
-        assert_eq!(row([put(1, done(4)), swap(Written::Unmet(Some(4)))]), Ok(()));
+        assert_eq!(
+            row([put(1, done(5)), swap(Written::Unmet(Some(5)))]),
+            unexplained(1)
+        );
+        assert_eq!(
+            row([put(1, done(4)), swap(Written::Unmet(Some(4)))]),
+            Ok(())
+        );
         assert_eq!(row([swap(Written::Unmet(None))]), Ok(()));
     }
 
@@ -382,7 +408,10 @@ mod tests {
                 removed,
             },
         };
-        assert_eq!(row([put(1, done(5)), delete(Some((1, 5))), get(None)]), Ok(()));
+        assert_eq!(
+            row([put(1, done(5)), delete(Some((1, 5))), get(None)]),
+            Ok(())
+        );
         assert_eq!(row([put(1, done(5)), delete(None)]), unexplained(1));
         let back = [put(1, done(5)), delete(Some((1, 5))), get(Some((1, 5)))];
         assert_eq!(row(back), unexplained(2));
@@ -399,10 +428,16 @@ mod tests {
             answer: done(5),
         };
         let at = |time, answer| Call::Get {
-            window: Window { from: time, to: time },
+            window: Window {
+                from: time,
+                to: time,
+            },
             answer,
         };
-        assert_eq!(row([brief.clone(), at(14, Some((1, 5))), at(15, None)]), Ok(()));
+        assert_eq!(
+            row([brief.clone(), at(14, Some((1, 5))), at(15, None)]),
+            Ok(())
+        );
         assert_eq!(row([brief.clone(), at(15, Some((1, 5)))]), unexplained(1));
         assert_eq!(row([brief, at(14, None)]), unexplained(1));
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use felix_engine::{
     Batch, CloseReason, CommitWhen, Input, Observed, Produced, ProducerTable, Shard, ShardOptions,
 };
-use felix_journal::disk::{CallKind, Fault};
 use felix_journal::{Log, OpenFiles, OpenRefused, Recovered};
 use felix_model::native::{digest_from_records, internal_headers};
 use felix_model::{Generation, Offset};
@@ -13,7 +12,6 @@ use felix_model::{Generation, Offset};
 use super::steps::read_all;
 use super::{Broker, World};
 use crate::check::Check;
-use crate::faults::Arm;
 use crate::oracle::{Ending, Found};
 use crate::pool::Pool;
 use crate::twin::Twin;
@@ -71,25 +69,8 @@ impl World {
         self.end(ending);
     }
 
-    /// The machine will stop in the middle of a call to the disk, not many from now.
     fn arm_stop(&mut self, calls_max: u64) {
-        let kind = self.random.pick([
-            None,
-            None,
-            None,
-            Some(CallKind::Write),
-            Some(CallKind::Sync),
-            Some(CallKind::SyncDir),
-            Some(CallKind::Rename),
-            Some(CallKind::Unlink),
-            Some(CallKind::SetLen),
-        ]);
-        let skip = self.random.below(calls_max);
-        self.injector.arm(Arm {
-            kind,
-            skip,
-            fault: Fault::Crash,
-        });
+        self.injector.arm_stop(&mut self.random, calls_max);
     }
 
     fn end(&mut self, ending: Ending) {

@@ -375,7 +375,7 @@ impl World {
 const ROOMY: u64 = 1 << 40;
 
 /// Batches as the log gave them; none when one is not a batch, or there is none.
-pub(super) fn batches(page: Vec<bytes::Bytes>) -> Option<Vec<Arc<Batch>>> {
+pub(crate) fn batches(page: Vec<bytes::Bytes>) -> Option<Vec<Arc<Batch>>> {
     let batches: Option<Vec<_>> = page
         .into_iter()
         .map(|log| Batch::from_log(log).ok().map(Arc::new))
@@ -384,7 +384,7 @@ pub(super) fn batches(page: Vec<bytes::Bytes>) -> Option<Vec<Arc<Batch>>> {
 }
 
 /// Reads a whole log, page by page.
-pub(super) fn read_all(
+pub(crate) fn read_all(
     log: &felix_journal::LogReader,
     start: Offset,
     end: Offset,
