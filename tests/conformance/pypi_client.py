@@ -625,13 +625,10 @@ def run(checks: list[Callable[[Node], None]], node: Node) -> tuple[int, int]:
     return passed, failed
 
 
-CHECKS.extend(commits.CHECKS)
-
-
 def main() -> int:
     outcomes = []
     with start() as node:
-        outcomes.append(run(CHECKS + groups.CHECKS, node))
+        outcomes.append(run(CHECKS + groups.CHECKS + commits.CHECKS, node))
     with start(quota="dev:0:20") as node:
         outcomes.append(run([a_tenant_over_its_rate_is_overloaded_and_told_when_to_come_back], node))
     print("\na control plane and a broker as two processes", flush=True)
