@@ -20,7 +20,8 @@ pub enum Exit {
     Unavailable = 5,
     /// A write may or may not have been made. Trying again blindly could make it twice.
     OutcomeUnknown = 6,
-    /// What exists contradicts what was asked: a name already taken, an offset already used.
+    /// What exists contradicts what was asked: a name already taken, an offset already used, a version that has
+    /// changed, a claim that has lapsed.
     Conflict = 7,
     /// The person pressed Ctrl-C.
     Interrupted = 130,
@@ -65,6 +66,8 @@ pub struct Failure {
     pub code: Option<String>,
     /// What the person could do next.
     pub hint: Option<String>,
+    /// What a condition found instead, such as `current_version`, by its name in JSON.
+    pub number: Option<(&'static str, Option<u64>)>,
     /// Names close to the one that was not found, best first.
     pub did_you_mean: Vec<String>,
 }
@@ -78,6 +81,7 @@ impl Failure {
             message: message.into(),
             code: None,
             hint: None,
+            number: None,
             did_you_mean: Vec::new(),
         }
     }
@@ -111,6 +115,13 @@ impl Failure {
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds what a condition found instead.
+    #[must_use]
+    pub fn with_number(mut self, name: &'static str, number: Option<u64>) -> Self {
+        self.number = Some((name, number));
         self
     }
 
@@ -149,6 +160,9 @@ impl Failure {
         object.insert("exit".into(), self.exit.number().into());
         if let Some(code) = &self.code {
             object.insert("code".into(), code.clone().into());
+        }
+        if let Some((name, number)) = self.number {
+            object.insert(name.into(), number.into());
         }
         if let Some(hint) = &self.hint {
             object.insert("hint".into(), hint.clone().into());

@@ -28,6 +28,8 @@ pub(crate) struct Call {
     /// Where to ask first, if not at the entry broker.
     pub(crate) at: Option<Address>,
     pub(crate) slot: usize,
+    /// How long the broker may take beyond the request's timeout, for requests that wait.
+    pub(crate) patience: Duration,
 }
 
 /// An answer and the connection it came on, which is where an event stream will arrive.
@@ -47,6 +49,7 @@ impl Call {
             wants: Wants::default(),
             at: None,
             slot: 0,
+            patience: Duration::ZERO,
         }
     }
 
@@ -83,7 +86,7 @@ impl Inner {
     /// [`CallFailed`]. A refusal that is an `error` is one; any other answer is the caller's to read.
     pub(crate) async fn call(self: &Arc<Self>, call: Call) -> Result<Answered, CallFailed> {
         let started = Instant::now();
-        let deadline = started + self.brokers.config.request_timeout;
+        let deadline = started + self.brokers.config.request_timeout + call.patience;
         let mut backoff = Backoff::new(self.brokers.config.reconnect);
         let mut at = call.at.clone();
         let mut been = Vec::new();

@@ -48,6 +48,18 @@ pub struct Refused {
     pub retry: Retry,
     /// A finer word under the code, for example `moving` under `shard_unavailable`.
     pub reason: Option<String>,
+    /// The number that the reason is about: the current version under `version_mismatch`, the next offset under
+    /// `offset_mismatch`.
+    pub number: Option<u64>,
+}
+
+impl From<felix_wire::extension::Refused> for Refused {
+    fn from(refused: felix_wire::extension::Refused) -> Self {
+        Self {
+            number: refused.number,
+            ..refused.failure.into()
+        }
+    }
 }
 
 impl From<Failure> for Refused {
@@ -72,6 +84,7 @@ impl From<Failure> for Refused {
             retry,
             reason,
             message: failure.message,
+            number: None,
         }
     }
 }
@@ -236,6 +249,74 @@ pub enum ReadFailed {
     Call(#[from] CallFailed),
 }
 
+/// Why a cache or a counter was not read or changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CacheFailed {
+    /// The condition did not hold. Nothing was changed.
+    #[error("{}", Mismatch(*current_version))]
+    VersionMismatch {
+        /// The version the key has; `None` when it holds nothing.
+        current_version: Option<u64>,
+    },
+    /// As any request.
+    #[error(transparent)]
+    Call(CallFailed),
+}
+
+/// Why a commit did not land.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommitFailed {
+    /// A key of the entity has another version than was demanded. Nothing was written.
+    #[error("{message}")]
+    VersionMismatch {
+        /// The version the key has; `None` when it holds nothing.
+        current_version: Option<u64>,
+        /// For people; names the key.
+        message: String,
+    },
+    /// The shard ends elsewhere. Nothing was written.
+    #[error("the shard's next offset is {next}")]
+    OffsetMismatch {
+        /// The shard's next offset (exclusive end) at that moment.
+        next: u64,
+    },
+    /// As any request.
+    #[error(transparent)]
+    Call(CallFailed),
+}
+
+/// Why a record was not settled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettleFailed {
+    /// The claim no longer stands: it lapsed, or the record was settled or handed to another. It may come again.
+    #[error("the claim on record {offset} (delivery {attempts}) no longer stands ({code})")]
+    Stale {
+        /// The record.
+        offset: u64,
+        /// Which of its deliveries.
+        attempts: u32,
+        /// The broker's code, for example `stale_claim`.
+        code: String,
+    },
+    /// As any request.
+    #[error(transparent)]
+    Call(#[from] CallFailed),
+}
+
+struct Mismatch(Option<u64>);
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(version) => write!(f, "the key's current version is {version}"),
+            None => write!(f, "the key holds nothing"),
+        }
+    }
+}
+
 /// Anything this crate reports.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -249,6 +330,15 @@ pub enum Error {
     /// From subscribing or reading.
     #[error(transparent)]
     Read(#[from] ReadFailed),
+    /// From caches and counters.
+    #[error(transparent)]
+    Cache(#[from] CacheFailed),
+    /// From commits.
+    #[error(transparent)]
+    Commit(#[from] CommitFailed),
+    /// From settling records of a group.
+    #[error(transparent)]
+    Settle(#[from] SettleFailed),
     /// From any other request.
     #[error(transparent)]
     Call(#[from] CallFailed),
@@ -354,6 +444,102 @@ impl ReadFailed {
     }
 }
 
+impl CacheFailed {
+    /// A stable word: the broker's code, or one of this client's.
+    #[must_use]
+    pub fn code(&self) -> &str {
+        match self {
+            Self::VersionMismatch { .. } => "version_mismatch",
+            Self::Call(failed) => failed.code(),
+        }
+    }
+
+    /// Whether trying again can help.
+    #[must_use]
+    pub fn retry(&self) -> Retry {
+        match self {
+            Self::VersionMismatch { .. } => Retry::Fatal,
+            Self::Call(failed) => failed.retry(),
+        }
+    }
+}
+
+impl From<CallFailed> for CacheFailed {
+    fn from(failed: CallFailed) -> Self {
+        match failed {
+            CallFailed::Refused(refused)
+                if refused.reason.as_deref() == Some(felix_wire::extension::VERSION_MISMATCH) =>
+            {
+                Self::VersionMismatch {
+                    current_version: refused.number,
+                }
+            }
+            failed => Self::Call(failed),
+        }
+    }
+}
+
+impl CommitFailed {
+    /// A stable word: the broker's code, or one of this client's.
+    #[must_use]
+    pub fn code(&self) -> &str {
+        match self {
+            Self::VersionMismatch { .. } => "version_mismatch",
+            Self::OffsetMismatch { .. } => "offset_mismatch",
+            Self::Call(failed) => failed.code(),
+        }
+    }
+
+    /// Whether trying again can help.
+    #[must_use]
+    pub fn retry(&self) -> Retry {
+        match self {
+            Self::VersionMismatch { .. } | Self::OffsetMismatch { .. } => Retry::Fatal,
+            Self::Call(failed) => failed.retry(),
+        }
+    }
+}
+
+impl From<CallFailed> for CommitFailed {
+    fn from(failed: CallFailed) -> Self {
+        let CallFailed::Refused(refused) = failed else {
+            return Self::Call(failed);
+        };
+        match (refused.reason.as_deref(), refused.number) {
+            (Some(felix_wire::extension::VERSION_MISMATCH), current_version) => {
+                Self::VersionMismatch {
+                    current_version,
+                    message: refused.message,
+                }
+            }
+            (Some(felix_wire::extension::OFFSET_MISMATCH), Some(next)) => {
+                Self::OffsetMismatch { next }
+            }
+            _ => Self::Call(CallFailed::Refused(refused)),
+        }
+    }
+}
+
+impl SettleFailed {
+    /// A stable word: the broker's code, or one of this client's.
+    #[must_use]
+    pub fn code(&self) -> &str {
+        match self {
+            Self::Stale { code, .. } => code,
+            Self::Call(failed) => failed.code(),
+        }
+    }
+
+    /// Whether trying again can help.
+    #[must_use]
+    pub fn retry(&self) -> Retry {
+        match self {
+            Self::Stale { .. } => Retry::Fatal,
+            Self::Call(failed) => failed.retry(),
+        }
+    }
+}
+
 impl Error {
     /// A stable word: the broker's code, or one of this client's.
     #[must_use]
@@ -362,6 +548,9 @@ impl Error {
             Self::Connect(failed) => failed.code(),
             Self::Publish(failed) => failed.code(),
             Self::Read(failed) => failed.code(),
+            Self::Cache(failed) => failed.code(),
+            Self::Commit(failed) => failed.code(),
+            Self::Settle(failed) => failed.code(),
             Self::Call(failed) => failed.code(),
         }
     }
@@ -373,6 +562,9 @@ impl Error {
             Self::Connect(failed) => failed.retry(),
             Self::Publish(failed) => failed.retry(),
             Self::Read(failed) => failed.retry(),
+            Self::Cache(failed) => failed.retry(),
+            Self::Commit(failed) => failed.retry(),
+            Self::Settle(failed) => failed.retry(),
             Self::Call(failed) => failed.retry(),
         }
     }
@@ -404,6 +596,7 @@ mod tests {
             message: "queue full".to_owned(),
             retry,
             reason: Some("publish_queue_full".to_owned()),
+            number: None,
         }
     }
 

@@ -1,12 +1,12 @@
 //! The Rust client: publishing to streams and reading them over QUIC, on which everything else of ours is built.
 //!
 //! What lives here: connections and how they are found again, authentication of every stream, publishing (plain,
-//! conditional, idempotent), subscriptions that go on after a loss, and the questions one can ask a broker. What
-//! never does: creating and deleting streams, tenants and rights (that is the control plane's HTTP interface),
+//! conditional, idempotent), subscriptions that go on after a loss, the other readings of the log (caches, counters,
+//! watches, consumer groups, commits, scheduled records), and the questions one can ask a broker. What never does: creating and deleting streams, tenants and rights (that is the control plane's HTTP interface),
 //! configuration files and environment variables, and metrics.
 //!
 //! Begin with [`Client::builder`]; then [`Client::publish`] and [`Client::subscribe`]. Inside, read `publish/pipe.rs`
-//! for the way out, `frames.rs` and `subscribe/subscription.rs` for the way in, and `brokers.rs` for what happens
+//! for the way out, `asks/mod.rs` for calls, `frames.rs` and `subscribe/subscription.rs` for the way in, and `brokers.rs` for what happens
 //! when a connection is lost.
 //!
 //! ```no_run
@@ -14,6 +14,7 @@
 //! ```
 
 mod address;
+mod asks;
 mod backoff;
 mod brokers;
 mod builder;
@@ -23,6 +24,8 @@ mod client;
 mod error;
 mod flight;
 mod frames;
+mod groups;
+mod keyed;
 mod limits;
 mod link;
 mod publish;
@@ -45,7 +48,17 @@ pub use self::backoff::ReconnectPolicy;
 pub use self::builder::{BadConfig, Builder};
 pub use self::client::Client;
 pub use self::error::{
-    Attempt, CallFailed, ConnectFailed, Error, PublishFailed, ReadFailed, Refused, Retry,
+    Attempt, CacheFailed, CallFailed, CommitFailed, ConnectFailed, Error, PublishFailed,
+    ReadFailed, Refused, Retry, SettleFailed,
+};
+pub use self::groups::{
+    Claim, Consumer, ConsumerOptions, DeadLetter, Delivery, Group, GroupRecord, GroupStanding,
+    LettersMoved, PollOptions, Position, Settled, Unsettled,
+};
+pub use self::keyed::{
+    Added, Cache, CachePage, Change, Commit, Committed, Condition, Counter, Entry, KeyEntry,
+    ListOptions, Schedule, ScheduledRecord, State, StateEntry, Waiting, Watch, WatchFrom,
+    WatchSignal, Watched,
 };
 pub use self::publish::{Ack, IdempotentProducer, Published, Publisher, Receipt};
 pub use self::record::Record;

@@ -81,3 +81,12 @@ pub(crate) const GOODBYE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The width and routing of a stream are asked for again after this long.
 pub(crate) const WIDTH_TTL: Duration = Duration::from_secs(5);
+
+/// Calls that may be unanswered on one connection. Below what a broker allows, so that it is this client that waits.
+pub(crate) const CALLS_UNANSWERED: usize = 2_048;
+
+/// Bytes of calls that may be unanswered on one connection.
+pub(crate) const CALL_BYTES: u32 = 16 * 1024 * 1024;
+
+/// Changes that may wait for a watcher, per watch. Then the broker waits, as for a slow subscription.
+pub(crate) const CHANGES_WAITING: usize = 1_024;

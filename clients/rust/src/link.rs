@@ -7,6 +7,7 @@ use felix_wire::message::Auth;
 use quinn::{Connection, VarInt};
 
 use crate::address::Address;
+use crate::asks::Line;
 use crate::flight::Flight;
 use crate::publish::{Pipe, TokenUsed};
 use crate::router::Router;
@@ -22,6 +23,8 @@ pub(crate) struct Link {
     pub(crate) broker: Address,
     pub(crate) granted: Granted,
     pub(crate) router: Arc<Router>,
+    /// The stream for calls, once there was one to send.
+    pub(crate) line: tokio::sync::Mutex<Option<Line>>,
     pipe: Arc<PipeSlot>,
     limits: PipeLimits,
 }
@@ -68,6 +71,7 @@ impl Link {
             broker,
             granted,
             router,
+            line: tokio::sync::Mutex::new(None),
             pipe,
             limits,
         }
@@ -135,6 +139,8 @@ pub(crate) const PUBLISHES: Wants = Wants {
     records: true,
     publishers: false,
     timestamps: false,
+    // Not used there: what the broker grants here tells what to open another stream for.
+    requests: true,
 };
 
 impl PipeSlot {

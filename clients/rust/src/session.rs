@@ -20,7 +20,17 @@ pub(crate) struct Wants {
     pub(crate) publishers: bool,
     /// When each event was appended.
     pub(crate) timestamps: bool,
+    /// Calls in binary.
+    pub(crate) requests: bool,
 }
+
+/// What a stream for calls asks for.
+pub(crate) const CALLS: Wants = Wants {
+    records: false,
+    publishers: false,
+    timestamps: false,
+    requests: true,
+};
 
 impl Wants {
     /// Asks for acknowledgements that come after the write and name the offset, whatever the broker's default is.
@@ -34,11 +44,13 @@ impl Wants {
             ),
             features: Features::ALL,
             reads_second_word: true,
-            extensions: self
-                .records
-                .then_some(Extension::Records)
-                .into_iter()
-                .collect(),
+            extensions: [
+                (self.records, Extension::Records),
+                (self.requests, Extension::Requests),
+            ]
+            .into_iter()
+            .filter_map(|(wanted, extension)| wanted.then_some(extension))
+            .collect(),
         }
     }
 
@@ -58,6 +70,10 @@ pub(crate) struct Granted {
 impl Granted {
     pub(crate) fn records(self) -> bool {
         self.extensions.contains(Extension::Records)
+    }
+
+    pub(crate) fn requests(self) -> bool {
+        self.extensions.contains(Extension::Requests)
     }
 }
 
@@ -187,9 +203,11 @@ mod tests {
             records: true,
             publishers: true,
             timestamps: true,
+            requests: true,
         }
         .offer();
         assert_eq!(all.flags, Some(Flags::ALL));
         assert!(all.extensions.contains(Extension::Records));
+        assert!(all.extensions.contains(Extension::Requests));
     }
 }

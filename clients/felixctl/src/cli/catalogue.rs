@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::readings::{CacheKeys, CachePut, CacheWatch};
 use clap::{Args, Subcommand};
 
 /// Commands on streams.
@@ -205,14 +206,32 @@ pub enum CacheCommand {
     },
     /// Create a cache
     Create(CacheCreate),
-    /// Remove a cache and all it holds
+    /// Remove a key, or a cache and all it holds
     Rm {
         /// The cache
         cache: String,
+        /// The key; without one the whole cache is removed
+        key: Option<String>,
+        /// Only if the key's entry has this version
+        #[arg(long, value_name = "VERSION", requires = "key")]
+        if_version: Option<u64>,
         /// Do not ask
         #[arg(short = 'y', long)]
         yes: bool,
     },
+    /// Print what a key holds
+    Get {
+        /// The cache
+        cache: String,
+        /// The key
+        key: String,
+    },
+    /// Set a key
+    Put(CachePut),
+    /// List the keys of a cache
+    LsKeys(CacheKeys),
+    /// Follow the changes of a cache
+    Watch(CacheWatch),
 }
 
 /// Create a cache.

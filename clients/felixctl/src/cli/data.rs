@@ -15,6 +15,7 @@ Examples:
   felixctl pub orders 'hello'
   felixctl pub orders --key cust-7 -H source=web '{\"id\": 1}'
   seq 1000 | felixctl pub orders
+  felixctl pub reminders 'call back' --in 2h
   felixctl read orders --json | felixctl pub copy --ndjson")]
 pub struct Pub {
     /// Stream to publish to
@@ -42,6 +43,12 @@ pub struct Pub {
     /// Wait for the stream to exist, at most this long when a time is given
     #[arg(long, num_args = 0..=1, default_missing_value = "365d", value_parser = crate::parse::duration, value_name = "TIME", require_equals = true)]
     pub wait: Option<Duration>,
+    /// Let the records become visible at this time, such as 2026-11-30T09:15:00Z
+    #[arg(long, value_parser = crate::parse::rfc3339, value_name = "TIME", conflicts_with_all = ["idempotent", "after"])]
+    pub at: Option<i64>,
+    /// Let the records become visible after this long
+    #[arg(long = "in", value_parser = crate::parse::duration, value_name = "TIME", conflicts_with = "idempotent")]
+    pub after: Option<Duration>,
 }
 
 /// Where published records come from.

@@ -5,6 +5,7 @@ mod bench;
 mod catalogue;
 mod data;
 mod operate;
+mod readings;
 
 pub use bench::{Bench, BenchCommand, Common, Fanout, Ingest, Latency};
 pub use catalogue::{
@@ -15,6 +16,12 @@ pub use data::{AckWord, Presentation, Pub, Read, Source, Sub};
 pub use operate::{
     AuthCommand, Backup, ContextAdd, ContextCommand, Dev, Restore, ShardCommand, TokenCommand,
     TokenMint,
+};
+
+pub use readings::{
+    AckMode, CacheKeys, CachePut, CacheWatch, Commit, CounterCommand, DeadLettersCommand,
+    GroupClaims, GroupCommand, GroupConsume, GroupOf, GroupPoll, ScheduleCommand, StateCommand,
+    ValueSource,
 };
 
 use std::path::PathBuf;
@@ -189,9 +196,23 @@ pub enum Command {
     /// List, show, create and remove namespaces
     #[command(subcommand)]
     Namespace(NamespaceCommand),
-    /// List, show, create and remove caches
+    /// Read, set and watch keys; list, show, create and remove caches
     #[command(subcommand)]
     Cache(CacheCommand),
+    /// Add to counters and read them
+    #[command(subcommand)]
+    Counter(CounterCommand),
+    /// Work with consumer groups
+    #[command(subcommand)]
+    Group(GroupCommand),
+    /// Write one event and the state it changes as one record
+    Commit(Commit),
+    /// Read the state that commits keep
+    #[command(subcommand)]
+    State(StateCommand),
+    /// List and take back records that wait for their time
+    #[command(subcommand)]
+    Schedule(ScheduleCommand),
     /// Show the shards of a broker and their state
     #[command(subcommand)]
     Shard(ShardCommand),

@@ -1,14 +1,15 @@
-//! `cache ls | info | create | rm`: what the control plane keeps about caches.
+//! `cache ls | info | create | rm`: what the control plane keeps about caches. Their keys are in `keys.rs`.
 
 use serde_json::{Value, json};
 
-use super::App;
 use super::stream::put;
+use super::{App, keys};
 use crate::api::{Api, Created, quote};
 use crate::cli::CacheCommand;
 use crate::confirm;
 use crate::exit::{Exit, Failure};
 use crate::output::{Field, Report};
+use crate::settings::Settings;
 use crate::suggest::close_matches;
 
 const FIELDS: &[Field] = &[
@@ -26,13 +27,42 @@ const FIELDS: &[Field] = &[
 ];
 
 pub(super) async fn run(app: &App, command: CacheCommand) -> Result<(), Failure> {
-    let settings = app.settings()?;
-    let api = app.controlplane(&settings)?;
-    let base = format!(
+    match command {
+        CacheCommand::Get { cache, key } => keys::get(app, &cache, &key).await,
+        CacheCommand::Put(args) => keys::put(app, &args).await,
+        CacheCommand::LsKeys(args) => keys::keys(app, &args).await,
+        CacheCommand::Watch(args) => keys::watch(app, &args).await,
+        CacheCommand::Rm {
+            cache,
+            key: Some(key),
+            if_version,
+            ..
+        } => keys::remove(app, &cache, &key, if_version).await,
+        command => catalogue(app, command).await,
+    }
+}
+
+/// The names close to a cache that does not exist, if the control plane can be asked.
+pub(super) async fn matches(app: &App, settings: &Settings, cache: &str) -> Vec<String> {
+    let (Ok(api), Ok(base)) = (app.controlplane(settings), base(settings)) else {
+        return Vec::new();
+    };
+    let all = api.list(&base).await.unwrap_or_default();
+    close_matches(cache, all.iter().filter_map(|it| it.get("cache")?.as_str()))
+}
+
+fn base(settings: &Settings) -> Result<String, Failure> {
+    Ok(format!(
         "/v1/tenants/{}/namespaces/{}/caches",
         quote(settings.tenant()?),
         quote(settings.namespace())
-    );
+    ))
+}
+
+async fn catalogue(app: &App, command: CacheCommand) -> Result<(), Failure> {
+    let settings = app.settings()?;
+    let api = app.controlplane(&settings)?;
+    let base = base(&settings)?;
     match command {
         CacheCommand::Ls => {
             let all = api.list(&base).await?;
@@ -76,13 +106,17 @@ pub(super) async fn run(app: &App, command: CacheCommand) -> Result<(), Failure>
                 .output
                 .report(&Report::one("felixctl.cache.info/1", FIELDS, &cache))?)
         }
-        CacheCommand::Rm { cache, yes } => {
+        CacheCommand::Rm { cache, yes, .. } => {
             find(&api, &base, &cache).await?;
             let what = format!("cache {cache} and every entry in it");
             confirm::destroy(&what, &cache, yes.into())?;
             api.delete(&format!("{base}/{}", quote(&cache))).await?;
             Ok(app.output.say(&format!("cache {cache} is removed"))?)
         }
+        CacheCommand::Get { .. }
+        | CacheCommand::Put(_)
+        | CacheCommand::LsKeys(_)
+        | CacheCommand::Watch(_) => Ok(()),
     }
 }
 

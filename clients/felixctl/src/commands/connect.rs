@@ -4,7 +4,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use felix_client::{Client, Error, PublishFailed, ReadFailed, Retry};
+use felix_client::{CacheFailed, Client, CommitFailed, Error, PublishFailed, ReadFailed, Retry};
 use tokio::time::Instant;
 
 use super::App;
@@ -65,6 +65,10 @@ pub(crate) fn failure(error: &Error) -> Failure {
         .strip_prefix(error.code())
         .and_then(|rest| rest.strip_prefix(": "));
     let failure = Failure::new(exit, said.unwrap_or(&text)).with_code(error.code());
+    let failure = match standing_in_the_way(error) {
+        Some((name, number)) => failure.with_number(name, number),
+        None => failure,
+    };
     match (error.code(), exit) {
         ("invalid_request", _) if failure.message.contains("not_durable") => {
             failure.with_hint("`felixctl sub --from earliest` shows what is still in memory")
@@ -84,6 +88,27 @@ pub(crate) fn failure(error: &Error) -> Failure {
     }
 }
 
+/// What a condition found instead, by the name it has in JSON.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "no other error, nor one of a newer client, is about a condition"
+)]
+fn standing_in_the_way(error: &Error) -> Option<(&'static str, Option<u64>)> {
+    match error {
+        Error::Cache(CacheFailed::VersionMismatch { current_version }) => {
+            Some(("current_version", *current_version))
+        }
+        Error::Commit(CommitFailed::VersionMismatch {
+            current_version, ..
+        }) => Some(("current_version", *current_version)),
+        Error::Commit(CommitFailed::OffsetMismatch { next }) => Some(("next_offset", Some(*next))),
+        Error::Publish(PublishFailed::OffsetMismatch { next, .. }) => {
+            Some(("next_offset", Some(*next)))
+        }
+        _ => None,
+    }
+}
+
 fn exit_of(error: &Error) -> Exit {
     if error.retry() == Retry::OutcomeUnknown {
         return Exit::OutcomeUnknown;
@@ -93,7 +118,7 @@ fn exit_of(error: &Error) -> Exit {
         "not_found" | "too_old" | "in_future" => Exit::NotFound,
         "unauthenticated" | "forbidden" | "revoked" | "limit_exceeded" | "too_large"
         | "invalid_request" => Exit::Refused,
-        "offset_mismatch" => Exit::Conflict,
+        "offset_mismatch" | "version_mismatch" | "stale_claim" => Exit::Conflict,
         "unreachable" => Exit::Unavailable,
         _ if error.retry().is_safe() => Exit::Unavailable,
         _ => Exit::Failed,

@@ -3,14 +3,18 @@
 mod auth;
 mod backup;
 mod cache;
+mod commit;
 mod connect;
 mod context;
+mod group;
 mod input;
+mod keys;
 mod misc;
 mod namespace;
 mod publish;
 mod reading;
 mod restore;
+mod schedule;
 mod shard;
 mod stream;
 mod sub;
@@ -24,7 +28,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::api::Api;
-use crate::cli::{Command, Global};
+use crate::cli::{Command, Global, GroupCommand};
 use crate::contexts::Contexts;
 use crate::exit::Failure;
 use crate::output::Output;
@@ -49,12 +53,13 @@ pub struct App {
 
 impl App {
     /// Carries out one command. Ctrl-C ends it where it stands, except for `dev`, which stops
-    /// its node first, and `bench`, which listens on its own runtime.
+    /// its node first, `group consume`, which gives records back, and `bench`, which listens on its own runtime.
     ///
     /// # Errors
     /// The failure to show, with the exit status.
     pub async fn run(&self, command: Command) -> Result<(), Failure> {
-        if matches!(command, Command::Dev(_) | Command::Bench(_)) {
+        let listens = matches!(&command, Command::Group(GroupCommand::Consume(_)));
+        if listens || matches!(command, Command::Dev(_) | Command::Bench(_)) {
             return self.dispatch(command).await;
         }
         tokio::select! {
@@ -73,6 +78,11 @@ impl App {
             Command::Tenant(command) => tenant::run(self, command).await,
             Command::Namespace(command) => namespace::run(self, command).await,
             Command::Cache(command) => cache::run(self, command).await,
+            Command::Counter(command) => keys::counter(self, &command).await,
+            Command::Group(command) => group::run(self, command).await,
+            Command::Commit(command) => commit::run(self, &command).await,
+            Command::State(command) => commit::state(self, &command).await,
+            Command::Schedule(command) => schedule::run(self, &command).await,
             Command::Shard(command) => shard::run(self, command).await,
             Command::Context(command) => context::run(self, command),
             Command::Token(command) => token::run(self, command).await,

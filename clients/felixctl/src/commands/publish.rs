@@ -9,6 +9,7 @@ use super::App;
 use super::connect::connect;
 use super::input::{Input, Inputs};
 use super::reading::named;
+use super::schedule;
 use crate::cli::{AckWord, Pub};
 use crate::exit::Failure;
 use crate::output::{Field, Report};
@@ -19,6 +20,9 @@ use crate::settings::Settings;
 const IN_FLIGHT_MAX: usize = 1024;
 
 pub(super) async fn run(app: &App, args: &Pub) -> Result<(), Failure> {
+    if let Some(due) = schedule::due(args) {
+        return schedule::publish(app, args, due).await;
+    }
     let settings = app.settings()?;
     let mut inputs = Inputs::open(args)?;
     let client = connect(app, &settings).await?;

@@ -202,7 +202,7 @@ fn is_unsupported(failed: &ReadFailed) -> bool {
     matches!(failed, ReadFailed::Call(CallFailed::Unsupported { .. }))
 }
 
-fn client_start(from: Start) -> felix_client::Start {
+pub(super) fn client_start(from: Start) -> felix_client::Start {
     match from {
         Start::Latest => felix_client::Start::Latest,
         Start::Earliest => felix_client::Start::Earliest,

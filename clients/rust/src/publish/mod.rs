@@ -12,6 +12,7 @@ mod target;
 
 use felix_wire::message::AckMode;
 
+pub(crate) use self::outbox::Outbox;
 pub(crate) use self::pipe::{Pipe, TokenUsed};
 pub(crate) use self::prepared::{Prepared, Purpose};
 pub use self::producer::IdempotentProducer;

@@ -82,7 +82,9 @@ pub(crate) fn answer_in(frame: ExtensionFrame) -> Result<(u64, Outcome), String>
             };
             Ok((id, outcome))
         }
-        Answer::Deliver(_) => Err("a delivery came on a publish stream".to_owned()),
+        Answer::Deliver(_) | Answer::Reply(_) => {
+            Err("an answer to something else came on a publish stream".to_owned())
+        }
     }
 }
 

@@ -347,8 +347,8 @@ fn said_in_extension(shard: u32, frame: ExtensionFrame) -> Result<Said, CallFail
     match frame.answer(granted) {
         Ok(Answer::Deliver(deliver)) => Batch::records(shard, deliver).map(Said::Batch),
         Ok(Answer::Refused(refused)) => Ok(Said::Failed(refused.failure)),
-        Ok(Answer::Published(_)) => {
-            let what = "an answer to a publish came on an event stream".to_owned();
+        Ok(Answer::Published(_) | Answer::Reply(_)) => {
+            let what = "an answer to a request came on an event stream".to_owned();
             Err(CallFailed::Protocol { what })
         }
         Err(refused) => Err(CallFailed::Protocol {

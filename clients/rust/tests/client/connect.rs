@@ -31,7 +31,10 @@ async fn the_token_and_everything_the_client_reads_are_offered() {
         ("t1", "tok")
     );
     assert_eq!(auth.client_flags, Some(0x1fff));
-    assert_eq!(auth.extensions, [Extension::Records.name()]);
+    assert_eq!(
+        auth.extensions,
+        [Extension::Records, Extension::Requests].map(Extension::name)
+    );
     assert_eq!(client.unwrap().broker(), Some(broker.address()));
 }
 

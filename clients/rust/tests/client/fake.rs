@@ -8,7 +8,8 @@ use felix_client::{Builder, Client, ReconnectPolicy};
 use felix_model::Payloads;
 use felix_wire::ack::Ack;
 use felix_wire::event::{EventHead, Stamps};
-use felix_wire::extension::{Extension, Extensions};
+use felix_wire::extension::requests::{Ask, Reply};
+use felix_wire::extension::{Extension, Extensions, Refused, Request};
 use felix_wire::flags::Flags;
 use felix_wire::frame::{Accepts, Frame, Incoming, split};
 use felix_wire::message::{Auth, EventStreamHello, Message, Subscribe, Subscribed};
@@ -45,6 +46,14 @@ pub(crate) fn served() -> Served {
         publish_window: 256,
         listener_ports: Vec::new(),
         extensions: [Extension::Records].into_iter().collect(),
+    }
+}
+
+/// The same with calls in binary.
+pub(crate) fn serving_calls() -> Served {
+    Served {
+        extensions: Extension::ALL.into_iter().collect(),
+        ..served()
     }
 }
 
@@ -138,6 +147,17 @@ impl FakeBroker {
         (client.expect("connected"), conn, pipe)
     }
 
+    /// Connects a client of this builder to a broker that takes calls in binary.
+    pub(crate) async fn calling(&self, builder: Builder) -> (Client, FakeConn, FakeStream) {
+        let accept = async {
+            let conn = self.accept().await;
+            let pipe = conn.welcome_with(&serving_calls()).await;
+            (conn, pipe)
+        };
+        let (client, (conn, pipe)) = tokio::join!(builder.connect(), accept);
+        (client.expect("connected"), conn, pipe)
+    }
+
     pub(crate) async fn client(&self) -> (Client, FakeConn, FakeStream) {
         self.connected(self.builder()).await
     }
@@ -155,6 +175,17 @@ impl FakeConn {
         let mut stream = self.stream().await;
         stream.welcome(&served()).await;
         stream
+    }
+
+    pub(crate) async fn welcome_with(&self, served: &Served) -> FakeStream {
+        let mut stream = self.stream().await;
+        stream.welcome(served).await;
+        stream
+    }
+
+    /// The next stream, which is for calls.
+    pub(crate) async fn line(&self) -> FakeStream {
+        self.welcome_with(&serving_calls()).await
     }
 
     /// The next request stream: what it asks, and the stream to answer on.
@@ -264,6 +295,28 @@ impl FakeStream {
 
     pub(crate) async fn message(&mut self) -> Message {
         Message::decode(&self.published().await.payload).expect("a message")
+    }
+
+    /// The next call, and its correlation.
+    pub(crate) async fn call(&mut self) -> (u64, Ask) {
+        let Some(Incoming::Extension(frame)) = self.frame().await else {
+            panic!("not a call")
+        };
+        let correlation = frame.correlation;
+        match frame.request(Extension::ALL.into_iter().collect()) {
+            Ok(Request::Call(call)) => (correlation, call.ask),
+            other => panic!("not a call: {other:?}"),
+        }
+    }
+
+    pub(crate) async fn reply(&mut self, correlation: u64, reply: Reply) {
+        let mut frame = BytesMut::new();
+        reply.encode_into(correlation, &mut frame).expect("a reply");
+        self.write(frame.freeze()).await;
+    }
+
+    pub(crate) async fn refuse(&mut self, correlation: u64, refused: impl Into<Refused>) {
+        self.write(refused.into().encode(correlation)).await;
     }
 
     pub(crate) async fn publish(&mut self) -> Publish {

@@ -2,9 +2,13 @@
 //! all. What a real broker does is tested in `tests/e2e`.
 
 #[cfg(test)]
+mod caches;
+#[cfg(test)]
 mod connect;
 #[cfg(test)]
 mod fake;
+#[cfg(test)]
+mod groups;
 #[cfg(test)]
 mod producer;
 #[cfg(test)]
@@ -17,3 +21,5 @@ mod requests;
 mod resume;
 #[cfg(test)]
 mod subscribe;
+#[cfg(test)]
+mod watches;

@@ -296,7 +296,9 @@ async fn rich(pipe: &mut FakeStream) -> (u64, felix_wire::extension::PublishReco
     };
     let granted = [Extension::Records].into_iter().collect();
     let correlation = frame.correlation;
-    let Request::PublishRecords(request) = frame.request(granted).unwrap();
+    let Request::PublishRecords(request) = frame.request(granted).unwrap() else {
+        panic!("not a publish")
+    };
     (correlation, request)
 }
 

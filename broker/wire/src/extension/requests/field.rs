@@ -18,6 +18,12 @@ pub(super) trait Field: Sized {
     fn read(cursor: &mut Cursor, field: &'static str) -> Result<Self, Malformed>;
 }
 
+/// Something that can be an item of a list.
+#[expect(private_bounds, reason = "what can be an item is decided in this module")]
+pub trait Item: Field {}
+
+impl<T: Field> Item for T {}
+
 /// A field whose presence is a bit of the frame's flags.
 pub(super) trait Flagged: Sized {
     fn is_set(&self) -> bool;
@@ -277,7 +283,7 @@ impl<T> PartialEq for List<T> {
 
 impl<T> Eq for List<T> {}
 
-impl<T: Field + fmt::Debug> fmt::Debug for List<T> {
+impl<T: Item + fmt::Debug> fmt::Debug for List<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }

@@ -29,7 +29,7 @@ pub use self::cache::{
 };
 pub use self::commit::{Change, Commit, Committed, Precondition};
 pub use self::counter::{CounterAdd, CounterGet, CounterValue};
-pub use self::field::{List, Text};
+pub use self::field::{Item, List, Text};
 pub use self::group::{
     Claim, Claimed, DeadLetter, DeadLetters, GroupAck, GroupDeadLetters, GroupDelete, GroupDeleted,
     GroupDescribe, GroupDescribed, GroupDiscard, GroupExtend, GroupExtended, GroupList,

@@ -1,0 +1,200 @@
+//! One stream that carries calls of the `requests` extension: many unanswered, answered in any order.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::BytesMut;
+use felix_wire::extension::requests::{Call, Reply};
+use felix_wire::extension::{Answer, Extension, Extensions, Refused};
+use felix_wire::frame::Incoming;
+use felix_wire::message::Message;
+use quinn::SendStream;
+use tokio::sync::{Notify, Semaphore, oneshot};
+
+use crate::frames::Frames;
+use crate::limits::{CALL_BYTES, CALLS_UNANSWERED};
+use crate::publish::Outbox;
+use crate::session::{NotAsked, Opened};
+
+/// A stream for calls. Clones share it; it ends with its connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Line(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// There is something to write, or the stream is lost.
+    wake: Notify,
+    /// Calls that may be unanswered, and the bytes of their frames.
+    window: Semaphore,
+    room: Semaphore,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    outbox: Outbox,
+    pending: HashMap<u64, oneshot::Sender<Result<Reply, Refused>>>,
+    correlation: u64,
+    lost: Option<String>,
+}
+
+/// A call that waits for its answer. Forgets it when the caller gives up.
+struct Waiting<'a> {
+    shared: &'a Shared,
+    correlation: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.shared.lock().pending.remove(&self.correlation);
+    }
+}
+
+impl Line {
+    /// Starts the two tasks of an opened stream.
+    pub(crate) fn start(opened: Opened) -> Self {
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            wake: Notify::new(),
+            window: Semaphore::new(CALLS_UNANSWERED),
+            room: Semaphore::new(CALL_BYTES as usize),
+        });
+        tokio::spawn(write(Arc::clone(&shared), opened.send));
+        tokio::spawn(read(Arc::clone(&shared), opened.frames));
+        Self(shared)
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.0.lock().lost.is_some()
+    }
+
+    /// Sends a call and waits for its answer, and before that for room. Cancel-safe: the call may be carried out
+    /// all the same.
+    pub(crate) async fn call(&self, call: &Call) -> Result<Result<Reply, Refused>, NotAsked> {
+        let shared = &*self.0;
+        let unsent = |why: String| NotAsked::Lost { sent: false, why };
+        let mut frame = BytesMut::new();
+        call.encode_into(0, &mut frame)
+            .map_err(|error| NotAsked::Protocol {
+                what: error.to_string(),
+            })?;
+        let bytes = u32::try_from(frame.len()).unwrap_or(CALL_BYTES);
+        let _window = shared
+            .window
+            .acquire()
+            .await
+            .map_err(|closed| unsent(closed.to_string()))?;
+        let _room = shared
+            .room
+            .acquire_many(bytes.min(CALL_BYTES))
+            .await
+            .map_err(|closed| unsent(closed.to_string()))?;
+        let (answer, answered) = oneshot::channel();
+        let waiting = {
+            let mut state = shared.lock();
+            if let Some(why) = &state.lost {
+                return Err(unsent(why.clone()));
+            }
+            let correlation = state.correlation;
+            state.correlation = correlation.wrapping_add(1);
+            if let Some(place) = frame.get_mut(8..16) {
+                place.copy_from_slice(&correlation.to_be_bytes());
+            }
+            state.outbox.put_shared(&frame.freeze());
+            state.pending.insert(correlation, answer);
+            Waiting {
+                shared,
+                correlation,
+            }
+        };
+        shared.wake.notify_one();
+        let answered = answered.await;
+        let why = || waiting.shared.lock().lost.clone().unwrap_or_default();
+        answered.map_err(|_| NotAsked::Lost {
+            sent: true,
+            why: why(),
+        })
+    }
+}
+
+impl Shared {
+    fn lose(&self, why: String) {
+        let mut state = self.lock();
+        tracing::debug!(%why, "call stream ended");
+        state.lost.get_or_insert(why);
+        // Whoever waits sees its sender dropped.
+        state.pending.clear();
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn write(shared: Arc<Shared>, mut send: SendStream) {
+    loop {
+        shared.wake.notified().await;
+        loop {
+            let mut outbox = {
+                let mut state = shared.lock();
+                if state.lost.is_some() {
+                    return;
+                }
+                std::mem::take(&mut state.outbox)
+            };
+            if outbox.is_empty() {
+                break;
+            }
+            if let Err(error) = send.write_all_chunks(outbox.chunks()).await {
+                // A broker that refuses to go on says why, and the other task reads it.
+                if !matches!(error, quinn::WriteError::Stopped(_)) {
+                    shared.lose(error.to_string());
+                }
+                return;
+            }
+        }
+    }
+}
+
+async fn read(shared: Arc<Shared>, mut frames: Frames) {
+    loop {
+        let (correlation, outcome) = match frames.frame().await {
+            Ok(Some(frame)) => match answer_in(frame) {
+                Ok(answer) => answer,
+                Err(why) => return shared.lose(why),
+            },
+            Ok(None) => return shared.lose("the broker ended the stream".to_owned()),
+            Err(error) => return shared.lose(error.to_string()),
+        };
+        // An answer nobody waits for any more is to a call that was given up.
+        let waiting = shared.lock().pending.remove(&correlation);
+        if let Some(waiting) = waiting {
+            let _ = waiting.send(outcome);
+        }
+    }
+}
+
+/// The answer in a frame, and what it answers. The error says why the stream cannot go on.
+fn answer_in(frame: Incoming) -> Result<(u64, Result<Reply, Refused>), String> {
+    let frame = match frame {
+        Incoming::Extension(frame) => frame,
+        Incoming::Published(frame) => {
+            return Err(match Message::decode(&frame.payload) {
+                Ok(Message::Error(failure)) => failure.to_string(),
+                _ => "a frame that is no answer came on a call stream".to_owned(),
+            });
+        }
+    };
+    let correlation = frame.correlation;
+    let granted: Extensions = [Extension::Requests].into_iter().collect();
+    match frame.answer(granted) {
+        Ok(Answer::Reply(reply)) => Ok((correlation, Ok(reply))),
+        Ok(Answer::Refused(refused)) => Ok((correlation, Err(refused))),
+        Ok(Answer::Published(_) | Answer::Deliver(_)) => {
+            Err("a frame of another extension came on a call stream".to_owned())
+        }
+        Err(refused) => Err(refused.to_string()),
+    }
+}

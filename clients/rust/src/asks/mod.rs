@@ -1,0 +1,291 @@
+//! Calls: over the `requests` extension where the broker grants it, else over the messages of the published
+//! protocol. Repeated where that cannot do anything twice.
+
+mod line;
+mod published;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use felix_wire::error::{Code, Failure};
+use felix_wire::extension::requests::{Asks, Call, Reply};
+use felix_wire::publish::Names;
+use tokio::time::{Instant, sleep, timeout_at};
+
+pub(crate) use self::line::Line;
+pub(crate) use self::published::UNKNOWN_VERSION;
+use crate::address::Address;
+use crate::backoff::{self, Backoff};
+use crate::client::Inner;
+use crate::error::{CallFailed, ConnectFailed, Refused, Retry};
+use crate::limits::HOPS_MAX;
+use crate::link::Link;
+use crate::session::{CALLS, NotAsked, is_about_token, open};
+
+/// When a call is sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// It changes nothing, or the same thing twice: whenever no answer came.
+    Always,
+    /// Only while it is certain that nothing was applied.
+    Unapplied,
+    /// Like [`Always`](Self::Always), but a later refusal because of a condition may be due to an attempt that was
+    /// applied and not answered, so the outcome is unknown then.
+    Conditional,
+}
+
+/// How a call is sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    pub(crate) repeat: Repeat,
+    /// How long the broker may take beyond the request's timeout, for calls that wait.
+    pub(crate) patience: Duration,
+    pub(crate) slot: usize,
+}
+
+impl How {
+    pub(crate) const fn new(repeat: Repeat) -> Self {
+        Self {
+            repeat,
+            patience: Duration::ZERO,
+            slot: 0,
+        }
+    }
+}
+
+/// What became of one attempt.
+enum Attempt {
+    Answered(Reply),
+    Elsewhere(Option<Address>, Refused),
+    Failed(CallFailed),
+}
+
+impl Inner {
+    /// Sends a call and takes its answer.
+    ///
+    /// # Errors
+    /// [`CallFailed`]; a condition that did not hold is a refusal with its number.
+    pub(crate) async fn ask<A: Asks>(
+        self: &Arc<Self>,
+        names: &Names,
+        ask: A,
+        how: How,
+    ) -> Result<A::Reply, CallFailed> {
+        let call = Call {
+            names: names.clone(),
+            ask: ask.into(),
+        };
+        let kind = call.ask.kind();
+        let reply = self.carry(call, how).await?;
+        A::reply(reply).ok_or_else(|| CallFailed::Protocol {
+            what: format!("the reply to {kind:?} is to another kind of call"),
+        })
+    }
+
+    async fn carry(self: &Arc<Self>, call: Call, how: How) -> Result<Reply, CallFailed> {
+        let config = &self.brokers.config;
+        let started = Instant::now();
+        let deadline = started + config.request_timeout + how.patience;
+        let mut backoff = Backoff::new(config.reconnect);
+        let (mut at, mut hops) = (None, 0);
+        let mut unanswered = None;
+        loop {
+            let failed = match self.try_once(&call, how, at.take(), deadline).await {
+                Attempt::Answered(reply) => return Ok(reply),
+                Attempt::Elsewhere(Some(leader), _) if hops < HOPS_MAX => {
+                    hops += 1;
+                    at = Some(leader);
+                    continue;
+                }
+                Attempt::Elsewhere(_, refused) => CallFailed::Refused(refused),
+                Attempt::Failed(failed) => failed,
+            };
+            if how.repeat == Repeat::Conditional
+                && let Some(unanswered) = unanswered.take_if(|_| is_condition(&failed))
+            {
+                return Err(unanswered);
+            }
+            let Some(at_least) = wait_before(&failed, how.repeat) else {
+                return Err(failed);
+            };
+            hops = 0;
+            let wait = backoff.next(started.elapsed(), at_least, backoff::random());
+            let Some(wait) = wait.filter(|wait| Instant::now() + *wait < deadline) else {
+                // What the first attempt may have done is not undone by a later one that did nothing.
+                return Err(unanswered.unwrap_or(failed));
+            };
+            if matches!(failed, CallFailed::Unanswered { .. }) {
+                unanswered = Some(failed);
+            }
+            sleep(wait).await;
+        }
+    }
+
+    async fn try_once(
+        self: &Arc<Self>,
+        call: &Call,
+        how: How,
+        at: Option<Address>,
+        deadline: Instant,
+    ) -> Attempt {
+        let changes = how.repeat != Repeat::Always;
+        let reach = async {
+            match at {
+                Some(address) => match self.brokers.to(address, how.slot).await {
+                    Err(ConnectFailed::NoBroker { .. }) => self.brokers.entry(how.slot).await,
+                    reached => reached,
+                },
+                None => self.brokers.entry(how.slot).await,
+            }
+        };
+        let link = match timeout_at(deadline, reach).await {
+            Ok(Ok(link)) => link,
+            Ok(Err(failed)) => return Attempt::Failed(failed.into()),
+            Err(_) => {
+                let why = "no broker answered in time".to_owned();
+                return Attempt::Failed(CallFailed::NotSent { why });
+            }
+        };
+        if !link.granted.requests() {
+            return match self.ask_published(call, how).await {
+                Ok(reply) => Attempt::Answered(reply),
+                Err(failed) => Attempt::Failed(failed),
+            };
+        }
+        let late = |_| NotAsked::Lost {
+            sent: true,
+            why: "no answer in time".to_owned(),
+        };
+        let answered = async {
+            let line = self.line(&link).await?;
+            timeout_at(deadline, line.call(call)).await.map_err(late)?
+        };
+        match answered.await {
+            Ok(Ok(reply)) => Attempt::Answered(reply),
+            Ok(Err(refused)) => {
+                let owner = refused.owner.as_ref();
+                let leader = owner.and_then(|owner| owner.addr.as_ref()?.parse().ok());
+                let elsewhere = refused.failure.code() == Some(Code::NotLeader);
+                let refused = Refused::from(refused);
+                if elsewhere {
+                    Attempt::Elsewhere(leader, refused)
+                } else {
+                    Attempt::Failed(refused.into())
+                }
+            }
+            Err(failed) => Attempt::Failed(not_answered(failed, changes)),
+        }
+    }
+
+    /// The stream for calls of a connection, opened if there is none. A refused token is replaced once.
+    async fn line(&self, link: &Link) -> Result<Line, NotAsked> {
+        let mut place = link.line.lock().await;
+        if let Some(line) = place.as_ref().filter(|line| !line.is_lost()) {
+            return Ok(line.clone());
+        }
+        let config = &self.brokers.config;
+        let unsent = |why: String| NotAsked::Lost { sent: false, why };
+        let mut refused: Option<(Arc<str>, Failure)> = None;
+        loop {
+            let token = config.token.token().await;
+            let token = token.map_err(|failed| unsent(failed.to_string()))?;
+            if let Some((_, failure)) = refused.take_if(|(rejected, _)| *rejected == token) {
+                return Err(NotAsked::Unwelcome(failure));
+            }
+            let auth = CALLS.auth(config.tenant.as_str(), &token);
+            let opened = tokio::time::timeout(config.request_timeout, open(&link.connection, auth));
+            match opened
+                .await
+                .unwrap_or_else(|_| Err(unsent("timed out".to_owned())))
+            {
+                Ok(opened) => {
+                    let line = Line::start(opened);
+                    *place = Some(line.clone());
+                    return Ok(line);
+                }
+                Err(NotAsked::Unwelcome(failure))
+                    if refused.is_none()
+                        && is_about_token(&failure)
+                        && config.token.invalidate(&token) =>
+                {
+                    refused = Some((token, failure));
+                }
+                // Nothing was asked on a stream that did not open.
+                Err(NotAsked::Lost { why, .. }) => return Err(unsent(why)),
+                Err(failed) => return Err(failed),
+            }
+        }
+    }
+}
+
+fn not_answered(failed: NotAsked, changes: bool) -> CallFailed {
+    match failed {
+        NotAsked::Unwelcome(failure) => Refused::from(failure).into(),
+        NotAsked::Lost { sent: false, why } => CallFailed::NotSent { why },
+        NotAsked::Lost { sent: true, why } => CallFailed::Unanswered { why, changes },
+        NotAsked::Protocol { what } => CallFailed::Protocol { what },
+    }
+}
+
+/// Whether a refusal is one of a condition that did not hold.
+fn is_condition(failed: &CallFailed) -> bool {
+    matches!(failed, CallFailed::Refused(refused)
+        if matches!(refused.reason.as_deref(), Some("version_mismatch" | "offset_mismatch")))
+}
+
+/// How long to wait before a call is sent again; `None` if it is not. A name nobody knows is told at once.
+fn wait_before(failed: &CallFailed, repeat: Repeat) -> Option<Duration> {
+    match failed {
+        CallFailed::NotSent { .. } => Some(Duration::ZERO),
+        CallFailed::Unanswered { .. } => (repeat != Repeat::Unapplied).then_some(Duration::ZERO),
+        CallFailed::Refused(refused) if refused.code != Code::NotFound.name() => {
+            match refused.retry {
+                Retry::Retry | Retry::Redirect => Some(Duration::ZERO),
+                Retry::RetryAfter(after) => Some(after),
+                Retry::OutcomeUnknown => (repeat == Repeat::Always).then_some(Duration::ZERO),
+                Retry::Fatal => None,
+            }
+        }
+        CallFailed::Refused(_)
+        | CallFailed::Connect(_)
+        | CallFailed::Unsupported { .. }
+        | CallFailed::Protocol { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: Code) -> CallFailed {
+        Refused::from(Failure::new(code, "no")).into()
+    }
+
+    #[test]
+    fn a_write_is_repeated_only_while_nothing_was_applied() {
+        let lost = CallFailed::Unanswered {
+            why: String::new(),
+            changes: true,
+        };
+        assert_eq!(wait_before(&lost, Repeat::Unapplied), None);
+        assert_eq!(
+            wait_before(&lost, Repeat::Conditional),
+            Some(Duration::ZERO)
+        );
+        assert_eq!(wait_before(&lost, Repeat::Always), Some(Duration::ZERO));
+        let moving = refused(Code::ShardUnavailable);
+        assert_eq!(
+            wait_before(&moving, Repeat::Unapplied),
+            Some(Duration::ZERO)
+        );
+        let unknown = refused(Code::LeadershipLost);
+        assert_eq!(wait_before(&unknown, Repeat::Unapplied), None);
+        assert_eq!(wait_before(&unknown, Repeat::Always), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn an_unknown_name_and_a_missing_right_are_told_at_once() {
+        assert_eq!(wait_before(&refused(Code::NotFound), Repeat::Always), None);
+        assert_eq!(wait_before(&refused(Code::Forbidden), Repeat::Always), None);
+    }
+}

@@ -1,0 +1,721 @@
+//! The same calls in the messages of the published protocol, for brokers without the `requests` extension.
+//!
+//! What those have no message for is refused with [`CallFailed::Unsupported`] before anything is sent.
+
+use std::sync::Arc;
+
+use felix_wire::extension::requests::{
+    Ask, CacheDelete, CacheDeleted, CacheGot, CachePut, CacheStored, Call, Claim, Claimed, Commit,
+    Committed, Condition, CounterValue, DeadLetter, DeadLetters, Entry, GroupDeleted,
+    GroupDescribed, GroupExtend, GroupExtended, GroupPoll, GroupPolled, GroupSought, GroupStanding,
+    LettersMoved, List, Reply, Settled, StateGet, StateGot, Unsettled, Versioned,
+};
+use felix_wire::message::{self, Change, Message};
+use felix_wire::negotiate::Features;
+use felix_wire::publish::Names;
+
+use super::{How, Repeat};
+use crate::calls::{Call as Request, unexpected};
+use crate::client::Inner;
+use crate::error::{CallFailed, Refused};
+
+/// Stands for the version of a write whose answer names none.
+pub(crate) const UNKNOWN_VERSION: u64 = u64::MAX;
+
+/// One call, and whom it concerns.
+struct Asking<'a> {
+    inner: &'a Arc<Inner>,
+    tenant_id: String,
+    namespace: String,
+    object: String,
+    how: How,
+    request_id: u64,
+}
+
+type Asked = Result<Reply, CallFailed>;
+
+impl Inner {
+    pub(super) async fn ask_published(self: &Arc<Self>, call: &Call, how: How) -> Asked {
+        let Call { names, ask } = call;
+        let asking = Asking::new(self, names, how);
+        match ask {
+            Ask::CacheGet(ask) => asking.cache_get(ask.key.to_string()).await,
+            Ask::CachePut(ask) => asking.cache_put(ask).await,
+            Ask::CacheDelete(ask) => asking.cache_delete(ask).await,
+            Ask::CounterAdd(ask) if ask.once.is_none() => {
+                let value = asking.counter_add(ask.key.to_string(), ask.delta).await?;
+                Ok(Reply::CounterAdd(value))
+            }
+            Ask::CounterGet(ask) => asking.counter_get(ask.key.to_string()).await,
+            Ask::StateGet(ask) => asking.state_get(ask).await,
+            Ask::Commit(ask) if ask.once.is_none() && ask.preconditions.is_none() => {
+                asking.commit(ask).await
+            }
+            Ask::GroupPoll(ask) => asking.poll(ask).await,
+            Ask::GroupAck(ask) => {
+                let (shard, group) = (ask.shard, ask.group.to_string());
+                asking
+                    .settle(&ask.claims, |asking, claim| {
+                        asking.ack(shard, group.clone(), claim)
+                    })
+                    .await
+                    .map(Reply::GroupAck)
+            }
+            Ask::GroupNack(ask) => {
+                let (shard, group, delay) = (ask.shard, ask.group.to_string(), ask.delay_ms);
+                asking
+                    .settle(&ask.claims, |asking, claim| {
+                        asking.nack(shard, group.clone(), delay, claim)
+                    })
+                    .await
+                    .map(Reply::GroupNack)
+            }
+            Ask::GroupSetAside(ask) => {
+                let (shard, group) = (ask.shard, ask.group.to_string());
+                asking
+                    .settle(&ask.claims, |asking, claim| {
+                        asking.dead_letter(shard, group.clone(), claim)
+                    })
+                    .await
+                    .map(Reply::GroupSetAside)
+            }
+            Ask::GroupExtend(ask) => asking.extend(ask).await,
+            Ask::GroupDeadLetters(ask) => {
+                let offsets = asking.letters(ask.shard, ask.group.to_string()).await?;
+                asking.page(offsets, ask.after, ask.limit)
+            }
+            Ask::GroupRedrive(ask) => {
+                let (shard, group) = (ask.shard, ask.group.to_string());
+                let offsets = asking.chosen(shard, &group, ask.offsets.as_ref()).await?;
+                let moved = asking.move_letters(offsets, |asking, offset| {
+                    asking.redrive(shard, group.clone(), offset)
+                });
+                moved.await.map(Reply::GroupRedrive)
+            }
+            Ask::GroupDiscard(ask) => {
+                let (shard, group) = (ask.shard, ask.group.to_string());
+                let offsets = asking.chosen(shard, &group, ask.offsets.as_ref()).await?;
+                let moved = asking.move_letters(offsets, |asking, offset| {
+                    asking.discard(shard, group.clone(), offset)
+                });
+                moved.await.map(Reply::GroupDiscard)
+            }
+            Ask::GroupSeek(ask) => {
+                let group = ask.group.to_string();
+                asking.seek(ask.shard, group, ask.start, ask.if_new).await
+            }
+            Ask::GroupDescribe(ask) => asking.describe(ask.shard, ask.group.to_string()).await,
+            Ask::GroupDelete(ask) => asking.delete(ask.shard, ask.group.to_string()).await,
+            Ask::CacheGetMany(_)
+            | Ask::CacheList(_)
+            | Ask::CounterAdd(_)
+            | Ask::StateList(_)
+            | Ask::Commit(_)
+            | Ask::GroupList(_)
+            | Ask::MemberJoin(_)
+            | Ask::MemberHeartbeat(_)
+            | Ask::MemberLeave(_)
+            | Ask::ScheduleAdd(_)
+            | Ask::ScheduleCancel(_)
+            | Ask::ScheduleList(_) => Err(CallFailed::Unsupported {
+                feature: "requests",
+            }),
+        }
+    }
+}
+
+/// A message of the published protocol about the object of a call, with these fields of its own.
+macro_rules! about_cache {
+    ($asking:ident, $name:ident { $($field:ident $(: $value:expr)?),* $(,)? }) => {
+        message::$name {
+            tenant_id: $asking.tenant_id.clone(),
+            namespace: $asking.namespace.clone(),
+            cache: $asking.object.clone(),
+            $($field $(: $value)?),*
+        }
+    };
+}
+
+macro_rules! about_stream {
+    ($asking:ident, $name:ident { $($field:ident $(: $value:expr)?),* $(,)? }) => {
+        message::$name {
+            tenant_id: $asking.tenant_id.clone(),
+            namespace: $asking.namespace.clone(),
+            stream: $asking.object.clone(),
+            $($field $(: $value)?),*
+        }
+    };
+}
+
+/// Takes the answer out of its message if it is of this type and to this request.
+macro_rules! answer {
+    ($asking:ident, $answer:expr, $variant:ident) => {
+        match $answer {
+            Message::$variant(answer) if answer.request_id == $asking.request_id => Ok(answer),
+            other => Err(unexpected(&other)),
+        }
+    };
+}
+
+impl<'a> Asking<'a> {
+    fn new(inner: &'a Arc<Inner>, names: &Names, how: How) -> Self {
+        Self {
+            inner,
+            tenant_id: names.tenant().to_owned(),
+            namespace: names.namespace().to_owned(),
+            object: names.stream().to_owned(),
+            how,
+            request_id: inner.next_request(),
+        }
+    }
+
+    async fn send(
+        &self,
+        request: impl Into<Message>,
+        features: Features,
+        name: &'static str,
+    ) -> Result<Message, CallFailed> {
+        let call = if self.how.repeat == Repeat::Always {
+            Request::read(request)
+        } else {
+            Request::change(request)
+        };
+        let call = Request {
+            slot: self.how.slot,
+            patience: self.how.patience,
+            ..call.needs(features, name)
+        };
+        Ok(self.inner.call(call).await?.answer)
+    }
+
+    async fn cache_get(&self, key: String) -> Asked {
+        let request_id = Some(self.request_id);
+        let get = about_cache!(self, CacheGet { key, request_id });
+        let answer = self.send(get, Features::NONE, "cache_get").await?;
+        let value = self.cache_value(answer)?;
+        let version = value.version.unwrap_or(UNKNOWN_VERSION);
+        let entry = value.value.map(|value| Entry {
+            version,
+            expires_at_ms: 0,
+            value,
+        });
+        Ok(Reply::CacheGet(CacheGot { entry }))
+    }
+
+    fn cache_value(&self, answer: Message) -> Result<message::CacheValue, CallFailed> {
+        match answer {
+            Message::CacheValue(value) if value.request_id == Some(self.request_id) => Ok(value),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn cache_put(&self, ask: &CachePut) -> Asked {
+        let (key, value) = (ask.key.to_string(), ask.value.clone());
+        let ttl_ms = ask.ttl_ms;
+        let Some(condition) = ask.condition else {
+            let request_id = Some(self.request_id);
+            let put = about_cache!(
+                self,
+                CachePut {
+                    key,
+                    value,
+                    request_id,
+                    ttl_ms
+                }
+            );
+            let answer = self.send(put, Features::NONE, "cache_put").await?;
+            answer!(self, answer, CacheOk)?;
+            let version = UNKNOWN_VERSION;
+            return Ok(Reply::CachePut(CacheStored { version }));
+        };
+        let condition = match condition {
+            Condition::Absent => message::CacheCondition::Absent,
+            Condition::Version(version) => message::CacheCondition::Version(version),
+        };
+        let request_id = self.request_id;
+        let put = about_cache!(
+            self,
+            CachePutIf {
+                key,
+                value,
+                ttl_ms,
+                condition,
+                request_id
+            }
+        );
+        let result = self.conditional(put).await?;
+        let version = result.version.unwrap_or(UNKNOWN_VERSION);
+        Ok(Reply::CachePut(CacheStored { version }))
+    }
+
+    async fn cache_delete(&self, ask: &CacheDelete) -> Asked {
+        let key = ask.key.to_string();
+        let removed = if let Some(version) = ask.version {
+            let request_id = self.request_id;
+            let delete = about_cache!(
+                self,
+                CacheDeleteIf {
+                    key,
+                    version,
+                    request_id
+                }
+            );
+            self.conditional(delete).await?;
+            let value = bytes::Bytes::new();
+            Some((version, value))
+        } else {
+            let request_id = Some(self.request_id);
+            let delete = about_cache!(self, CacheDelete { key, request_id });
+            let needs = Features::CACHE_DELETE;
+            let answer = self.send(delete, needs, "cache_delete").await?;
+            let value = self.cache_value(answer)?.value;
+            value.map(|value| (UNKNOWN_VERSION, value))
+        };
+        let removed = removed.map(|(version, value)| Entry {
+            version,
+            expires_at_ms: 0,
+            value,
+        });
+        Ok(Reply::CacheDelete(CacheDeleted { removed }))
+    }
+
+    async fn conditional(
+        &self,
+        request: impl Into<Message>,
+    ) -> Result<message::CacheConditionResult, CallFailed> {
+        let needs = Features::CACHE_CONDITIONAL;
+        let answer = self.send(request, needs, "conditional writes").await?;
+        let result = answer!(self, answer, CacheConditionResult)?;
+        if result.applied {
+            return Ok(result);
+        }
+        let refused = felix_wire::extension::Refused::version_mismatch("the key", result.version);
+        Err(Refused::from(refused).into())
+    }
+
+    async fn counter_add(&self, key: String, delta: i64) -> Result<CounterValue, CallFailed> {
+        let request_id = self.request_id;
+        let add = about_cache!(
+            self,
+            CounterAdd {
+                key,
+                delta,
+                request_id
+            }
+        );
+        let answer = self.send(add, Features::COUNTERS, "counters").await?;
+        let value = answer!(self, answer, CounterValue)?.value;
+        let repeated = false;
+        Ok(CounterValue { value, repeated })
+    }
+
+    async fn counter_get(&self, key: String) -> Asked {
+        let request_id = self.request_id;
+        let get = about_cache!(self, CounterGet { key, request_id });
+        let answer = self.send(get, Features::COUNTERS, "counters").await?;
+        let value = answer!(self, answer, CounterValue)?.value;
+        let repeated = false;
+        Ok(Reply::CounterGet(CounterValue { value, repeated }))
+    }
+
+    async fn state_get(&self, ask: &StateGet) -> Asked {
+        let get = about_stream!(
+            self,
+            StateGet {
+                entity_key: ask.entity.clone(),
+                key: ask.key.to_string(),
+                request_id: self.request_id,
+                shard: ask.shard,
+            }
+        );
+        let answer = self
+            .send(get, Features::ATOMIC_COMMIT, "atomic_commit")
+            .await?;
+        let state = answer!(self, answer, StateValue)?;
+        let version = state.version.unwrap_or(UNKNOWN_VERSION);
+        let value = state.value.map(|value| Versioned { version, value });
+        let as_of = state.as_of;
+        Ok(Reply::StateGet(StateGot { as_of, value }))
+    }
+
+    async fn commit(&self, ask: &Commit) -> Asked {
+        let changes = ask.changes.iter().map(|change| {
+            let key = change.key.to_string();
+            match change.value {
+                Some(value) => Change::Put { key, value },
+                None => Change::Delete { key },
+            }
+        });
+        let commit = about_stream!(
+            self,
+            Commit {
+                entity_key: ask.entity.clone(),
+                event: ask.event.clone(),
+                changes: changes.collect(),
+                request_id: self.request_id,
+                expected_offset: ask.expected_offset,
+                shard: ask.shard,
+            }
+        );
+        let needs = Features::ATOMIC_COMMIT;
+        match self.send(commit, needs, "atomic_commit").await? {
+            Message::PublishRefused(refused) => {
+                if let message::RefusedReason::OffsetMismatch { tail } = refused.reason {
+                    let refused = felix_wire::extension::Refused::offset_mismatch(tail);
+                    return Err(Refused::from(refused).into());
+                }
+                Err(unexpected(&Message::PublishRefused(refused)))
+            }
+            answer => {
+                let offset = answer!(self, answer, CommitOk)?.offset;
+                let repeated = false;
+                Ok(Reply::Commit(Committed { offset, repeated }))
+            }
+        }
+    }
+
+    async fn poll(&self, ask: &GroupPoll) -> Asked {
+        let poll = about_stream!(
+            self,
+            GroupPoll {
+                shard: ask.shard,
+                group: ask.group.to_string(),
+                max_records: ask.max_records,
+                wait_ms: ask.wait_ms.into(),
+                request_id: self.request_id,
+                consumer: ask.consumer.as_ref().map(ToString::to_string),
+                reclaim: ask.reclaim,
+                visibility_ms: ask.visibility_ms.into(),
+            }
+        );
+        let needs = Features::CONSUMER_GROUP;
+        let answer = self.send(poll, needs, "consumer_group").await?;
+        let records = answer!(self, answer, GroupRecords)?.records;
+        let records = records.into_iter().map(|record| Claimed {
+            offset: record.offset,
+            attempts: record.attempts,
+            skipped_before: record.skipped_before.unwrap_or_default(),
+            timestamp_ms: record
+                .timestamp_micros
+                .and_then(|micros| i64::try_from(micros / 1000).ok())
+                .unwrap_or_default(),
+            key: None,
+            headers: List::default(),
+            value: Some(record.payload),
+        });
+        let records = list(records)?;
+        Ok(Reply::GroupPoll(GroupPolled { records }))
+    }
+
+    /// Settles one claim after the other; what does not stand is listed.
+    async fn settle<F>(
+        &self,
+        claims: &List<Claim>,
+        settle: impl Fn(Self, Claim) -> F,
+    ) -> Result<Settled, CallFailed>
+    where
+        F: Future<Output = Result<(), CallFailed>>,
+    {
+        let mut unsettled = Vec::new();
+        for claim in claims.iter() {
+            let Claim { offset, attempts } = claim;
+            if let Some(code) = refusal_of_one(settle(self.next(), claim).await)? {
+                unsettled.push(Unsettled {
+                    offset,
+                    attempts,
+                    code,
+                });
+            }
+        }
+        let unsettled = list(unsettled)?;
+        Ok(Settled { unsettled })
+    }
+
+    async fn ack(self, shard: u32, group: String, claim: Claim) -> Result<(), CallFailed> {
+        let (offset, request_id) = (claim.offset, self.request_id);
+        let ack = about_stream!(
+            self,
+            GroupAck {
+                shard,
+                group,
+                offset,
+                request_id
+            }
+        );
+        let needs = Features::CONSUMER_GROUP;
+        let answer = self.send(ack, needs, "consumer_group").await?;
+        answer!(self, answer, CacheOk).map(drop)
+    }
+
+    async fn nack(
+        self,
+        shard: u32,
+        group: String,
+        delay_ms: u64,
+        claim: Claim,
+    ) -> Result<(), CallFailed> {
+        let Claim { offset, attempts } = claim;
+        let nack = about_stream!(
+            self,
+            GroupNack {
+                shard,
+                group,
+                offset,
+                attempts,
+                delay_ms: Some(delay_ms).filter(|&delay| delay != 0),
+                request_id: self.request_id,
+            }
+        );
+        let needs = Features::CONSUMER_GROUP;
+        let answer = self.send(nack, needs, "consumer_group").await?;
+        answer!(self, answer, CacheOk).map(drop)
+    }
+
+    async fn dead_letter(self, shard: u32, group: String, claim: Claim) -> Result<(), CallFailed> {
+        let (offset, request_id) = (claim.offset, self.request_id);
+        let set_aside = about_stream!(
+            self,
+            GroupDeadLetter {
+                shard,
+                group,
+                offset,
+                request_id
+            }
+        );
+        let needs = Features::GROUP_CLAIM_CONTROL;
+        let answer = self.send(set_aside, needs, "group_claim_control").await?;
+        answer!(self, answer, CacheOk).map(drop)
+    }
+
+    async fn extend(&self, ask: &GroupExtend) -> Asked {
+        let (mut unsettled, mut visible_ms) = (Vec::new(), ask.extend_ms);
+        for Claim { offset, attempts } in ask.claims.iter() {
+            let asking = self.next();
+            let extend = about_stream!(
+                asking,
+                GroupExtend {
+                    shard: ask.shard,
+                    group: ask.group.to_string(),
+                    offset,
+                    attempts,
+                    extend_ms: ask.extend_ms,
+                    request_id: asking.request_id,
+                }
+            );
+            let needs = Features::GROUP_CLAIM_CONTROL;
+            let answer = asking.send(extend, needs, "group_claim_control").await;
+            let extended = answer.and_then(|answer| answer!(asking, answer, GroupExtended));
+            let extended = extended.map(|extended| visible_ms = extended.visible_ms);
+            if let Some(code) = refusal_of_one(extended)? {
+                unsettled.push(Unsettled {
+                    offset,
+                    attempts,
+                    code,
+                });
+            }
+        }
+        let unsettled = list(unsettled)?;
+        Ok(Reply::GroupExtend(GroupExtended {
+            visible_ms,
+            unsettled,
+        }))
+    }
+
+    async fn letters(&self, shard: u32, group: String) -> Result<Vec<u64>, CallFailed> {
+        let request_id = self.request_id;
+        let ask = about_stream!(
+            self,
+            GroupDeadLetters {
+                shard,
+                group,
+                request_id
+            }
+        );
+        let needs = Features::GROUP_DEAD_LETTERS;
+        let answer = self.send(ask, needs, "group_dead_letters").await?;
+        Ok(answer!(self, answer, GroupDeadLetterList)?.offsets)
+    }
+
+    /// A page of dead letters of which only the offsets are known.
+    fn page(&self, offsets: Vec<u64>, after: Option<u64>, limit: u32) -> Asked {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let limit = if limit == 0 { usize::MAX } else { limit };
+        let mut offsets = offsets
+            .into_iter()
+            .filter(|offset| after.is_none_or(|after| *offset > after));
+        let letters = offsets.by_ref().take(limit).map(|offset| DeadLetter {
+            offset,
+            attempts: 0,
+            reason: felix_wire::extension::requests::Text::default(),
+            set_aside_at_ms: 0,
+            timestamp_ms: 0,
+            key: None,
+            headers: List::default(),
+            value: None,
+        });
+        let letters = list(letters)?;
+        let more = offsets.next().is_some();
+        Ok(Reply::GroupDeadLetters(DeadLetters { letters, more }))
+    }
+
+    async fn chosen(
+        &self,
+        shard: u32,
+        group: &str,
+        offsets: Option<&List<u64>>,
+    ) -> Result<Vec<u64>, CallFailed> {
+        match offsets {
+            Some(offsets) => Ok(offsets.iter().collect()),
+            None => self.next().letters(shard, group.to_owned()).await,
+        }
+    }
+
+    async fn move_letters<F>(
+        &self,
+        offsets: Vec<u64>,
+        one: impl Fn(Self, u64) -> F,
+    ) -> Result<LettersMoved, CallFailed>
+    where
+        F: Future<Output = Result<(), CallFailed>>,
+    {
+        let (mut count, mut missing) = (0, Vec::new());
+        for offset in offsets {
+            match refusal_of_one(one(self.next(), offset).await)? {
+                None => count += 1,
+                Some(_) => missing.push(offset),
+            }
+        }
+        let missing = list(missing)?;
+        Ok(LettersMoved { count, missing })
+    }
+
+    async fn redrive(self, shard: u32, group: String, offset: u64) -> Result<(), CallFailed> {
+        let request_id = self.request_id;
+        let redrive = about_stream!(
+            self,
+            GroupRedrive {
+                shard,
+                group,
+                offset,
+                request_id
+            }
+        );
+        let needs = Features::GROUP_DEAD_LETTERS;
+        let answer = self.send(redrive, needs, "group_dead_letters").await?;
+        answer!(self, answer, CacheOk).map(drop)
+    }
+
+    async fn discard(self, shard: u32, group: String, offset: u64) -> Result<(), CallFailed> {
+        let request_id = self.request_id;
+        let discard = about_stream!(
+            self,
+            GroupDiscard {
+                shard,
+                group,
+                offset,
+                request_id
+            }
+        );
+        let needs = Features::GROUP_DEAD_LETTERS;
+        let answer = self.send(discard, needs, "group_dead_letters").await?;
+        answer!(self, answer, CacheOk).map(drop)
+    }
+
+    async fn seek(&self, shard: u32, group: String, start: message::Start, if_new: bool) -> Asked {
+        let request_id = self.request_id;
+        let seek = about_stream!(
+            self,
+            GroupSeek {
+                shard,
+                group,
+                start,
+                if_new,
+                request_id
+            }
+        );
+        let answer = self
+            .send(seek, Features::GROUP_ADMIN, "group_admin")
+            .await?;
+        let position = answer!(self, answer, GroupPosition)?;
+        let (offset, moved) = (position.offset, position.moved);
+        Ok(Reply::GroupSeek(GroupSought { offset, moved }))
+    }
+
+    async fn describe(&self, shard: u32, group: String) -> Asked {
+        let request_id = self.request_id;
+        let describe = about_stream!(
+            self,
+            GroupDescribe {
+                shard,
+                group,
+                request_id
+            }
+        );
+        let needs = Features::GROUP_ADMIN;
+        let answer = self.send(describe, needs, "group_admin").await?;
+        let info = answer!(self, answer, GroupDescription)?;
+        let behind = info.tail.saturating_sub(info.committed.unwrap_or_default());
+        let standing = GroupStanding {
+            committed: info.committed,
+            tail: info.tail,
+            lag: behind
+                .saturating_sub(info.in_flight)
+                .saturating_sub(info.owed),
+            in_flight: info.in_flight,
+            owed: info.owed,
+            dead_letters: info.dead_letters,
+        };
+        Ok(Reply::GroupDescribe(GroupDescribed { standing }))
+    }
+
+    async fn delete(&self, shard: u32, group: String) -> Asked {
+        let request_id = self.request_id;
+        let delete = about_stream!(
+            self,
+            GroupDelete {
+                shard,
+                group,
+                request_id
+            }
+        );
+        let needs = Features::GROUP_ADMIN;
+        let answer = self.send(delete, needs, "group_admin").await?;
+        let existed = answer!(self, answer, GroupDeleted)?.existed;
+        Ok(Reply::GroupDelete(GroupDeleted { existed }))
+    }
+
+    /// The same about the same object, under a number of its own.
+    fn next(&self) -> Self {
+        Self {
+            inner: self.inner,
+            tenant_id: self.tenant_id.clone(),
+            namespace: self.namespace.clone(),
+            object: self.object.clone(),
+            how: self.how,
+            request_id: self.inner.next_request(),
+        }
+    }
+}
+
+/// The code of a refusal that concerns one item of a batch; anything else fails the batch.
+fn refusal_of_one(outcome: Result<(), CallFailed>) -> Result<Option<u16>, CallFailed> {
+    match outcome {
+        Ok(()) => Ok(None),
+        Err(CallFailed::Refused(refused))
+            if matches!(refused.code.as_str(), "stale_claim" | "invalid_request") =>
+        {
+            Ok(Some(
+                felix_wire::Code::from_name(&refused.code).map_or(0, felix_wire::Code::number),
+            ))
+        }
+        Err(failed) => Err(failed),
+    }
+}
+
+fn list<T: felix_wire::extension::requests::Item>(
+    items: impl IntoIterator<Item = T>,
+) -> Result<List<T>, CallFailed> {
+    List::build(items).map_err(|error| CallFailed::Protocol {
+        what: error.to_string(),
+    })
+}

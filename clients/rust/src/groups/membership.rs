@@ -1,0 +1,139 @@
+//! Which shards a consumer may poll: joining, staying and leaving.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use felix_wire::extension::requests::{
+    List, MemberAssigned, MemberHeartbeat, MemberJoin, MemberLeave, Text,
+};
+
+use super::{Group, millis_u32};
+use crate::asks::{How, Repeat};
+use crate::error::CallFailed;
+use crate::keyed::unsendable;
+
+/// Shortest time between two heartbeats, whatever the broker says.
+const HEARTBEAT_MIN: Duration = Duration::from_millis(50);
+
+/// How a consumer comes by its shards.
+#[derive(Debug)]
+pub(super) struct Membership {
+    group: Group,
+    member: Text,
+    session: Duration,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Out,
+    In {
+        generation: u64,
+    },
+    /// The broker assigns nothing: every consumer polls every shard, and claims keep them apart.
+    Alone,
+}
+
+/// What a member may poll, and when it is to ask again.
+#[derive(Debug)]
+pub(super) struct Assigned {
+    pub(super) shards: BTreeSet<u32>,
+    pub(super) again: Duration,
+}
+
+impl Membership {
+    pub(super) fn new(group: Group, member: &str, session: Duration) -> Self {
+        Self {
+            group,
+            member: member.into(),
+            session,
+            state: State::Out,
+        }
+    }
+
+    /// Says which shards are held, joining first where needed. Answers which may be.
+    pub(super) async fn renew(&mut self, held: &BTreeSet<u32>) -> Result<Assigned, CallFailed> {
+        loop {
+            let answered = match self.state {
+                State::Alone => return self.alone().await,
+                State::Out => self.ask_to_join(held).await,
+                State::In { generation } => self.heartbeat(generation, held).await,
+            };
+            match answered {
+                Ok(assigned) => {
+                    self.state = State::In {
+                        generation: assigned.generation,
+                    };
+                    let again = Duration::from_millis(assigned.heartbeat_ms.into());
+                    return Ok(Assigned {
+                        shards: assigned.assigned.iter().collect(),
+                        again: again.max(HEARTBEAT_MIN),
+                    });
+                }
+                Err(CallFailed::Unsupported { .. }) => self.state = State::Alone,
+                Err(CallFailed::Refused(refused)) if refused.code == "feature_not_enabled" => {
+                    self.state = State::Alone;
+                }
+                // The broker has forgotten this member: it was silent for too long, or the broker is another.
+                Err(CallFailed::Refused(refused))
+                    if refused.code == "stale_claim" && matches!(self.state, State::In { .. }) =>
+                {
+                    self.state = State::Out;
+                }
+                Err(failed) => return Err(failed),
+            }
+        }
+    }
+
+    async fn ask_to_join(&self, held: &BTreeSet<u32>) -> Result<MemberAssigned, CallFailed> {
+        let ask = MemberJoin {
+            group: self.group.name.clone(),
+            member: self.member.clone(),
+            session_ms: millis_u32(self.session),
+            held: List::build(held.iter().copied()).map_err(unsendable)?,
+        };
+        let inner = &self.group.client.inner;
+        let how = How::new(Repeat::Always);
+        inner.ask(&self.group.names, ask, how).await
+    }
+
+    async fn heartbeat(
+        &self,
+        generation: u64,
+        held: &BTreeSet<u32>,
+    ) -> Result<MemberAssigned, CallFailed> {
+        let ask = MemberHeartbeat {
+            group: self.group.name.clone(),
+            member: self.member.clone(),
+            generation,
+            held: List::build(held.iter().copied()).map_err(unsendable)?,
+        };
+        let inner = &self.group.client.inner;
+        let how = How::new(Repeat::Always);
+        inner.ask(&self.group.names, ask, how).await
+    }
+
+    async fn alone(&self) -> Result<Assigned, CallFailed> {
+        let shards = self.group.shards().await?;
+        Ok(Assigned {
+            shards: (0..shards).collect(),
+            again: self.session,
+        })
+    }
+
+    /// Leaves; the shards go to others at once.
+    pub(super) async fn leave(self) {
+        if !matches!(self.state, State::In { .. }) {
+            return;
+        }
+        let ask = MemberLeave {
+            group: self.group.name.clone(),
+            member: self.member.clone(),
+        };
+        let inner = &self.group.client.inner;
+        let how = How::new(Repeat::Always);
+        if let Err(failed) = inner.ask(&self.group.names, ask, how).await {
+            tracing::debug!(%failed, "leaving the group failed; the session ends by itself");
+        }
+    }
+}
