@@ -192,8 +192,8 @@ impl Log {
             let path = self.active.path(&self.shared);
             let error = DiskError::new("write", &path, &error);
             tracing::error!(%error, position, "write failed");
-            if let Err(undo) = file.set_len(position) {
-                tracing::error!(error = %undo, file = %path.display(), "failed write cannot be undone");
+            if let Err(undo) = self.undo(file.as_ref(), &path, position, error.is_full()) {
+                tracing::error!(error = %undo, "failed write cannot be undone");
                 self.shared.poison();
             }
             self.reserved = self.reserved.map(|_| position);
@@ -205,6 +205,26 @@ impl Log {
         }
         self.note(batches, headers);
         Ok(())
+    }
+
+    /// Takes back what a failed write left behind. Whoever is told that there was no room is told that nothing was
+    /// written: that must hold after a power cut, too, which could bring the bytes back and forget the cut.
+    fn undo(
+        &self,
+        file: &dyn DiskFile,
+        path: &Path,
+        position: u64,
+        is_final: bool,
+    ) -> Result<(), DiskError> {
+        file.set_len(position)
+            .map_err(|error| DiskError::new("set_len", path, &error))?;
+        if !is_final {
+            return Ok(());
+        }
+        self.shared.sync(|| {
+            file.sync_data()
+                .map_err(|error| DiskError::new("sync", path, &error))
+        })
     }
 
     /// Takes what was written into the indexes and shows it to readers.
