@@ -20,6 +20,7 @@ from typing import Callable
 
 import felix
 
+import commits
 import groups
 from node import Node, start, start_separately
 
@@ -656,21 +657,6 @@ def a_payload_over_the_limit_is_refused_and_nothing_is_written(node: Node) -> No
         assert client.publish(TENANT, NAMESPACE, stream, b"fits") == 0
 
 
-@check
-def what_is_not_served_yet_is_refused_with_a_code_and_the_client_goes_on(node: Node) -> None:
-    with client_of(node) as client:
-        for action in (
-            lambda: client.commit(TENANT, NAMESPACE, b"entity", [felix.CommitOp.publish("orders", b"x")]),
-        ):
-            try:
-                action()
-            except felix.FelixError:
-                pass
-            else:
-                raise AssertionError("served; then it belongs into checks of its own")
-        assert isinstance(client.publish(TENANT, NAMESPACE, "orders", b"still alive"), int)
-
-
 def a_tenant_over_its_rate_is_overloaded_and_told_when_to_come_back(node: Node) -> None:
     """Runs against a node of its own, which has a publish quota."""
     with client_of(node) as client:
@@ -809,7 +795,7 @@ def run(checks: list[Callable[[Node], None]], node: Node) -> tuple[int, int]:
 def main() -> int:
     outcomes = []
     with start() as node:
-        outcomes.append(run(CHECKS + groups.CHECKS, node))
+        outcomes.append(run(CHECKS + groups.CHECKS + commits.CHECKS, node))
     with start(quota="dev:0:20") as node:
         outcomes.append(run([a_tenant_over_its_rate_is_overloaded_and_told_when_to_come_back], node))
     print("\na control plane and a broker as two processes", flush=True)
