@@ -340,7 +340,7 @@ fn frame(request: &Value) -> bytes::Bytes {
 
 /// Polls that wait, as the operator's listing has them.
 async fn waiting(node: &Node) -> u64 {
-    let listing: Value = node.admin("/groups").await.unwrap().json().await.unwrap();
+    let listing: Value = node.admin("groups").await.unwrap().json().await.unwrap();
     let groups = listing["groups"].as_array().unwrap();
     groups
         .iter()

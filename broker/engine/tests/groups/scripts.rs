@@ -347,7 +347,7 @@ fn delivery(delivery: &Delivery) -> String {
 fn description(group: &Description) -> String {
     let committed = group
         .committed
-        .map_or("-".to_owned(), |offset| offset.to_string());
+        .map_or_else(|| "-".to_owned(), |offset| offset.to_string());
     format!(
         "{} committed={committed} next={} tail={} in_flight={} owed={} letters={} lag={} trimmed={}",
         group.group,
