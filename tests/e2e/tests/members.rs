@@ -57,7 +57,11 @@ fn assigned(answer: Answer) -> (u64, Vec<u32>) {
 /// Beats until a member has as many shards as it should, giving back what it is not assigned.
 async fn beats(asks: &mut Stream, member: &str, held: &mut (u64, Vec<u32>), until: usize) {
     for _ in 0..20_000 {
-        *held = assigned(asks.call("jobs", member_beat(member, held.0, &held.1)).await.unwrap());
+        *held = assigned(
+            asks.call("jobs", member_beat(member, held.0, &held.1))
+                .await
+                .unwrap(),
+        );
         if held.1.len() == until {
             return;
         }
@@ -95,7 +99,11 @@ async fn members_share_the_shards_and_whose_holder_dies_goes_to_the_others() {
     let node = home.start().await.unwrap();
     let wire = Wire::connect(node.ready()).await.unwrap();
     let mut a = wire.authenticated().await.unwrap();
-    match a.call("jobs", member_beat("a", has_a.0, &has_a.1)).await.unwrap() {
+    match a
+        .call("jobs", member_beat("a", has_a.0, &has_a.1))
+        .await
+        .unwrap()
+    {
         Answer::Refused(refused) => {
             assert_eq!(refused.failure.code(), Some(Code::StaleClaim));
             assert_eq!(refused.failure.reason(), Some("unknown_member"));

@@ -282,12 +282,12 @@ impl Group {
     ) -> Result<AssignedAnswer, MembershipRefused> {
         let ticket = Ticket(0);
         let joined = self.joined.get(&member).copied();
+        let is_join = matches!(op, Op::Join { .. });
         let input = match (op, joined) {
             (Op::Join { session_ms, held }, _) => {
                 *sessions += 1;
-                self.joined.insert(member.clone(), (connection, *sessions));
                 let join = Join {
-                    member,
+                    member: member.clone(),
                     session: *sessions,
                     session_ms,
                     rebalance_ms: GIVE_UP_MS,
@@ -303,7 +303,7 @@ impl Group {
             }
             (Op::Heartbeat { generation, held }, Some((_, session))) => {
                 let beat = Beat {
-                    member,
+                    member: member.clone(),
                     session,
                     generation,
                     owned: held,
@@ -313,7 +313,7 @@ impl Group {
             }
             (Op::Leave, Some((_, session))) => AssignedInput::Leave {
                 ticket,
-                member,
+                member: member.clone(),
                 session,
             },
         };
@@ -321,10 +321,14 @@ impl Group {
         self.core.handle(now, input, &mut effects);
         // Nothing waits here, so the only answer is the one to this.
         let answer = effects.pop();
-        answer.map_or(
+        let outcome = answer.map_or(
             Err(MembershipRefused::UnknownMember),
             |AssignedEffect { outcome, .. }| outcome,
-        )
+        );
+        if is_join && outcome.is_ok() {
+            self.joined.insert(member, (connection, *sessions));
+        }
+        outcome
     }
 
     /// Forgets the connections of members that are out.
