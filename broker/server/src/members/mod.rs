@@ -214,7 +214,7 @@ pub(crate) async fn call(
     };
     let now = TimeMs(u64::try_from(shared.shards.elapsed().as_millis()).unwrap_or(u64::MAX));
     let who = (asker.connection, asker.member);
-    shared.members.turn(now, name, spec.shards, who, op)
+    shared.members.turn(now, &name, spec.shards, who, op)
 }
 
 impl Members {
@@ -222,7 +222,7 @@ impl Members {
     fn turn(
         &self,
         now: TimeMs,
-        name: Name,
+        name: &Name,
         shards: u32,
         (connection, member): (u64, &str),
         op: Op,
@@ -230,7 +230,7 @@ impl Members {
         let mut groups = self.lock();
         let Groups { by_name, sessions } = &mut *groups;
         let member = MemberId::from(member);
-        if !by_name.contains_key(&name) {
+        if !by_name.contains_key(name) {
             match op {
                 Op::Join { .. } => {}
                 Op::Heartbeat { .. } => return Err(refusal(&MembershipRefused::UnknownMember)),
@@ -251,7 +251,7 @@ impl Members {
         group.forget_lost();
         let beat_ms = group.core.is_settling().then_some(WAITING_BEAT_MS);
         if group.core.is_empty() {
-            by_name.remove(&name);
+            by_name.remove(name);
         }
         match outcome {
             Ok(AssignedAnswer::Assignment(assignment)) => Ok(assigned(assignment, shards, beat_ms)),

@@ -14,7 +14,7 @@ fn ask(members: &Members, now: u64, who: (u64, &str), op: Op) -> Result<Answer, 
         incarnation: Incarnation(1),
         group: "g".into(),
     };
-    members.turn(TimeMs(now), name, 4, who, op)
+    members.turn(TimeMs(now), &name, 4, who, op)
 }
 
 fn join(held: &[u32]) -> Op {
