@@ -47,13 +47,26 @@ fn every_script_gives_its_transcript() {
             if update {
                 fs::write(&path, &new).expect("a script is writable");
             }
-            let line = old.lines().zip(new.lines()).take_while(|(a, b)| a == b).count();
+            let line = old
+                .lines()
+                .zip(new.lines())
+                .take_while(|(a, b)| a == b)
+                .count();
             let happened: Vec<&str> = new.lines().skip(line.saturating_sub(3)).take(8).collect();
-            changed.push(format!("{}:{}\n{}", path.display(), line + 1, happened.join("\n")));
+            changed.push(format!(
+                "{}:{}\n{}",
+                path.display(),
+                line + 1,
+                happened.join("\n")
+            ));
         }
     }
     assert!(scripts >= 6, "{scripts} scripts");
-    assert!(changed.is_empty() || update, "transcripts differ:\n{}", changed.join("\n\n"));
+    assert!(
+        changed.is_empty() || update,
+        "transcripts differ:\n{}",
+        changed.join("\n\n")
+    );
 }
 
 fn rerun(script: &str) -> String {
@@ -94,7 +107,9 @@ struct Words<'a>(Vec<&'a str>);
 
 impl Words<'_> {
     fn named(&self, field: &str) -> Option<&str> {
-        self.0.iter().find_map(|word| word.strip_prefix(field)?.strip_prefix('='))
+        self.0
+            .iter()
+            .find_map(|word| word.strip_prefix(field)?.strip_prefix('='))
     }
 
     fn number(&self, field: &str) -> Option<u64> {
@@ -111,12 +126,17 @@ impl Words<'_> {
 
     /// The words behind the group that are no fields.
     fn rest(&self) -> impl Iterator<Item = &str> {
-        self.0[3..].iter().copied().filter(|word| !word.contains('='))
+        self.0[3..]
+            .iter()
+            .copied()
+            .filter(|word| !word.contains('='))
     }
 
     fn quoted(&self) -> Vec<&[u8]> {
         let quoted = self.0.iter().filter(|word| word.starts_with('"'));
-        quoted.map(|word| word.trim_matches('"').as_bytes()).collect()
+        quoted
+            .map(|word| word.trim_matches('"').as_bytes())
+            .collect()
     }
 
     fn items(&self) -> Vec<Item> {
@@ -143,7 +163,9 @@ impl Run {
     fn line(&mut self, line: &str) -> Vec<String> {
         let words = Words(line.split_whitespace().collect());
         match words.0[0] {
-            "publish" => self.world.publish(words.number("hole").unwrap_or(0), &words.quoted()),
+            "publish" => self
+                .world
+                .publish(words.number("hole").unwrap_or(0), &words.quoted()),
             "trim" => self.world.trim(words.0[1].parse().unwrap()),
             "at" => self.world.at(words.0[1].parse().unwrap()),
             "hold" => self.held = true,
@@ -283,12 +305,20 @@ fn show(answer: Answer) -> String {
         Answer::Letters { letters, more } => {
             assert!(!more);
             join(letters.iter().map(|letter| {
-                let kept = if letter.record.is_some() { "" } else { ", not kept" };
+                let kept = if letter.record.is_some() {
+                    ""
+                } else {
+                    ", not kept"
+                };
                 let (offset, attempts) = (letter.offset, letter.attempts);
                 format!("{offset} x{attempts} ({}{kept})", letter.reason)
             }))
         }
-        Answer::Moved { count, left, missing } => {
+        Answer::Moved {
+            count,
+            left,
+            missing,
+        } => {
             format!("moved {count}, left {left}, missing {}", missing.len())
         }
         Answer::Position { offset, moved } => format!("position {offset} moved={moved}"),
@@ -316,11 +346,16 @@ fn delivery(delivery: &Delivery) -> String {
         0 => String::new(),
         skipped => format!(" behind {skipped}"),
     };
-    format!("{} {payload:?} x{}{skipped}", delivery.record.offset, delivery.attempts)
+    format!(
+        "{} {payload:?} x{}{skipped}",
+        delivery.record.offset, delivery.attempts
+    )
 }
 
 fn description(group: &Description) -> String {
-    let committed = group.committed.map_or("-".to_owned(), |offset| offset.to_string());
+    let committed = group
+        .committed
+        .map_or("-".to_owned(), |offset| offset.to_string());
     format!(
         "{} committed={committed} next={} tail={} in_flight={} owed={} letters={} lag={} trimmed={}",
         group.group,

@@ -6,7 +6,7 @@
     reason = "a test that meets anything else has failed"
 )]
 
-use felix_client::{Client, Payload};
+use felix_client::Client;
 use felix_e2e::raw::Wire;
 use felix_e2e::{Home, Node, eventually};
 use felix_wire::error::{Code, Failure, Retry};
@@ -83,7 +83,7 @@ fn offsets(records: &[GroupRecord]) -> Vec<u64> {
 }
 
 async fn publish(client: &Client, numbers: std::ops::Range<u64>) {
-    let payloads: Vec<Payload> = numbers.map(|number| number.to_string().into()).collect();
+    let payloads = numbers.map(|number| number.to_string());
     client.publish_batch(STREAM, payloads).await.unwrap();
 }
 
