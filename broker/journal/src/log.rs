@@ -28,6 +28,7 @@ mod retain;
 mod scan;
 mod seal;
 mod segment;
+mod shared;
 mod sync;
 
 pub use chores::{PrepareJob, SealJob};
@@ -48,7 +49,8 @@ pub(crate) use names::{Kind, path as segment_path};
 pub(crate) use plan::{Cut, plan, read_mark, read_seal};
 pub(crate) use recover::open_existing;
 pub(crate) use scan::{Scan, Stop, valid_after};
-pub(crate) use segment::{SearchFailed, Segment, Shared};
+pub(crate) use segment::{SearchFailed, Segment};
+pub(crate) use shared::Shared;
 
 /// Where a log's durable mark is.
 pub(crate) fn mark_file(dir: &Path) -> PathBuf {
