@@ -149,10 +149,12 @@ impl Held {
         let mut judged = Vec::new();
         for view in self.views(window) {
             match (expect, view) {
-                (Expect::Anything, _) => judged.push((self.clone(), true)),
-                (Expect::Absent, None) => judged.push((self.clone(), true)),
-                (Expect::Absent, Some(_)) => judged.push((self.clone(), false)),
-                (Expect::Version(_), None) => judged.push((self.clone(), false)),
+                (Expect::Anything, _) | (Expect::Absent, None) => {
+                    judged.push((self.clone(), true));
+                }
+                (Expect::Absent, Some(_)) | (Expect::Version(_), None) => {
+                    judged.push((self.clone(), false));
+                }
                 (Expect::Version(version), Some(entry)) => {
                     judged.extend(self.told(version).map(|told| (told, true)));
                     if entry.version != Some(version) {

@@ -54,7 +54,7 @@ impl Campaign {
                 for mode in Mode::ALL {
                     let plan = Plan::of(seed, *kind, mode);
                     let mut outcome = run(plan);
-                    if seed % TWICE_EVERY == 0 && run(plan).hash != outcome.hash {
+                    if seed.is_multiple_of(TWICE_EVERY) && run(plan).hash != outcome.hash {
                         outcome.violations.push(Violation {
                             check: Check::Determinism,
                             at: felix_model::TimeMs(0),
@@ -70,7 +70,7 @@ impl Campaign {
                 }
             }
             summary.seeds += 1;
-            if summary.seeds % PROGRESS_EVERY == 0 {
+            if summary.seeds.is_multiple_of(PROGRESS_EVERY) {
                 // Whoever does not look misses nothing.
                 let _ = writeln!(progress, "{} seeds, no rule was broken", summary.seeds);
             }

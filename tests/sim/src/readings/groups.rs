@@ -694,9 +694,8 @@ fn found(serving: &Serving, want: Want) -> Found {
         Place::Data => &serving.data,
         Place::Lane => &serving.lane,
     };
-    let record = match log.record(want.at) {
-        Ok(record) => record,
-        Err(_) => return Found::Unreadable,
+    let Ok(record) = log.record(want.at) else {
+        return Found::Unreadable;
     };
     let record = match want.place {
         Place::Data => record,

@@ -5,7 +5,7 @@ use felix_journal::disk::{CallKind, Fault};
 use felix_model::TimeMs;
 
 use super::Plan;
-use super::machine::{Machine, NotOpened, Opened};
+use super::machine::{Machine, NotOpened, Opened, root};
 use crate::check::Check;
 use crate::faults::Arm;
 use crate::oracle::Ending;
@@ -254,7 +254,7 @@ impl<R: Reading> Life<R> {
                 machine.injector.arm(arm(kind, Fault::Io));
             }
             4 => {
-                let Ok(space) = machine.disk.space(machine.root()) else {
+                let Ok(space) = machine.disk.space(root()) else {
                     return;
                 };
                 let left = machine.random.below(3_000);

@@ -157,10 +157,11 @@ impl Machine {
         let logs = entries.iter().filter(|entry| entry.name.ends_with(".log"));
         logs.map(|entry| directory.join(&entry.name)).collect()
     }
+}
 
-    pub(super) fn root(&self) -> &'static Path {
-        Path::new(ROOT)
-    }
+/// The directory of the shard.
+pub(super) fn root() -> &'static Path {
+    Path::new(ROOT)
 }
 
 const ROOT: &str = "/data/streams/t/n/s@1/0";
