@@ -336,7 +336,7 @@ async fn what_later_versions_serve_is_refused_by_name_and_the_stream_stays() {
     let wire = wire(&node).await;
     let mut stream = wire.authenticated().await.unwrap();
     let ask = json!({"type": "trim_before", "tenant_id": "dev", "namespace": "default",
-        "stream": "orders", "shard": 0, "before": 0, "request_id": 4});
+        "stream": "orders", "shard": 0, "before": 0, "expected_offset": 0, "request_id": 4});
     let refused = failure(stream.ask_json(&ask).await.unwrap());
     assert_eq!(refused.code(), Some(Code::FeatureNotEnabled));
     assert_eq!(refused.reason(), Some("head_trim"));
