@@ -10,8 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use felix_client::{
-    CacheFailed, Claim, Client, CommitFailed, Condition, PageLimits, PollOptions, ReconnectPolicy,
-    Retry,
+    CacheFailed, Claim, Client, Condition, PageLimits, PollOptions, ReconnectPolicy, Retry,
 };
 use felix_sim::history::linear::{self, Sequential, Timed};
 use felix_sim::history::register::{Expect, Window, Written};
@@ -158,6 +157,18 @@ impl Book {
         self.instants
     }
 
+    /// The node is gone: nothing that is under way will be answered.
+    fn cut(&mut self) {
+        let ended = self.instant();
+        self.entries.cut(ended);
+        self.counters.cut(ended);
+        for offset in std::mem::take(&mut self.acking) {
+            self.group.acked(offset, group::Settled::Unknown, now_ms());
+        }
+        self.group.restarted();
+        self.summary.kills += 1;
+    }
+
     fn number(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers
@@ -221,16 +232,7 @@ pub async fn run(
         tokio::time::sleep(Duration::from_millis(random.within(LOAD_MS))).await;
         node.kill().await?;
         load.shutdown().await;
-        let mut here = lock(&book);
-        let ended = here.instant();
-        here.entries.cut(ended);
-        here.counters.cut(ended);
-        for offset in std::mem::take(&mut here.acking) {
-            here.group.acked(offset, group::Settled::Unknown, now_ms());
-        }
-        here.group.restarted();
-        here.summary.kills += 1;
-        drop(here);
+        lock(&book).cut();
         node = home.start().await?;
     }
     finish(&node, &book).await?;
@@ -445,8 +447,7 @@ async fn commits(client: Client, book: Shared, mut random: Random) {
                 here.commits.acked(number, done.offset);
                 here.summary.commits.0 += 1;
             }
-            Err(CommitFailed::Call(_)) => return,
-            // Without a condition there is nothing else to refuse; the log says whether it was right.
+            // The node is gone. Without a condition there is nothing else to refuse, and the log says whether it was.
             Err(_) => return,
         }
         if read_state(&client, &book, random.within(0..2 * KEYS))

@@ -137,13 +137,10 @@ async fn while_the_one_node_is_away_publishes_fail_as_retryable_or_wait_and_noth
 
 /// A publish that nobody took is typed, and says whether sending it again can do it twice.
 fn assert_retryable(payload: &str, failed: &PublishFailed) {
-    let right = match failed {
-        PublishFailed::Call(CallFailed::Unanswered { .. }) => {
-            failed.retry() == Retry::OutcomeUnknown
-        }
-        PublishFailed::Call(_) => failed.retry().is_safe(),
-        _ => false,
-    };
+    let is_typed = matches!(failed, PublishFailed::Call(_));
+    let in_doubt = matches!(failed, PublishFailed::Call(CallFailed::Unanswered { .. }));
+    let retry = failed.retry();
+    let right = is_typed && (retry.is_safe() || (in_doubt && retry == Retry::OutcomeUnknown));
     assert!(right, "{payload}: {failed}: {:?}", failed.retry());
 }
 

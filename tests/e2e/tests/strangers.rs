@@ -1,6 +1,7 @@
 //! What a node makes of peers that it does not know, and of requests that it does not serve.
 
 #![expect(
+    clippy::expect_used,
     clippy::indexing_slicing,
     clippy::unwrap_used,
     clippy::wildcard_enum_match_arm,

@@ -1,8 +1,6 @@
 //! Which tokens open what, and what the others are told.
 
 #![expect(
-    clippy::expect_used,
-    clippy::indexing_slicing,
     clippy::unwrap_used,
     clippy::wildcard_enum_match_arm,
     reason = "a test that meets anything else has failed"
