@@ -533,7 +533,6 @@ def the_asynchronous_client_uses_caches_and_counters_alike(node: Node) -> None:
             await client.cache_delete(*whole, "a")
             second = await watch.recv(timeout=EVENT_SECONDS)
             assert told([first, second]) == [("a", b"1"), ("a", None)]
-        await client.close()
 
     asyncio.run(work())
 
