@@ -301,11 +301,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`WireFailed`].
-    pub async fn call(
-        &mut self,
-        object: &str,
-        ask: impl Into<Ask>,
-    ) -> Result<Answer, WireFailed> {
+    pub async fn call(&mut self, object: &str, ask: impl Into<Ask>) -> Result<Answer, WireFailed> {
         const CORRELATION: u64 = 5;
         let unexpected = |what: &dyn std::fmt::Display| WireFailed::Unexpected(what.to_string());
         let call = Call {

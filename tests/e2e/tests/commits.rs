@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use felix_e2e::raw::{Stream, Wire};
 use felix_e2e::Home;
+use felix_e2e::raw::{Stream, Wire};
 use felix_wire::error::Code;
 use felix_wire::extension::requests::{self, List, Precondition, Reply, StateList};
 use felix_wire::extension::{Answer, Extension, Extensions};
@@ -157,26 +157,43 @@ async fn readers_see_the_event_and_the_state_has_the_changes() {
     let wire = Wire::connect(node.ready()).await.unwrap();
     let mut asks = wire.authenticated().await.unwrap();
     let changes = vec![put("total", "12"), put("secret-key", "secret-value")];
-    assert_eq!(landed(&mut asks, commit("ledger", "order-7", "paid", changes)).await, 1);
+    assert_eq!(
+        landed(&mut asks, commit("ledger", "order-7", "paid", changes)).await,
+        1
+    );
     let value = state(&mut asks, "ledger", "order-7", "total").await;
-    assert_eq!((text(&value), value.version, value.as_of), (Some("12"), Some(1), Some(1)));
+    assert_eq!(
+        (text(&value), value.version, value.as_of),
+        (Some("12"), Some(1), Some(1))
+    );
     let changes = vec![delete("secret-key"), put("total", "0"), put("total", "1")];
-    assert_eq!(landed(&mut asks, commit("ledger", "order-7", "more", changes)).await, 2);
+    assert_eq!(
+        landed(&mut asks, commit("ledger", "order-7", "more", changes)).await,
+        2
+    );
     let gone = state(&mut asks, "ledger", "order-7", "secret-key").await;
-    assert_eq!((gone.value, gone.version, gone.as_of), (None, None, Some(2)));
+    assert_eq!(
+        (gone.value, gone.version, gone.as_of),
+        (None, None, Some(2))
+    );
     let value = state(&mut asks, "ledger", "order-7", "total").await;
     assert_eq!((text(&value), value.version), (Some("1"), Some(2)));
     let nobody = state(&mut asks, "ledger", "order-8", "total").await;
     assert_eq!((nobody.value, nobody.version), (None, None));
 
-    let expected: Vec<(u64, String)> = (0..).zip(["plain", "paid", "more"].map(str::to_owned)).collect();
+    let expected: Vec<(u64, String)> = (0..)
+        .zip(["plain", "paid", "more"].map(str::to_owned))
+        .collect();
     assert_eq!(all(&mut asks, "ledger").await, expected);
     let (_, events) = wire.subscribe(subscribe("ledger", false)).await.unwrap();
     let mut events = events.unwrap();
     let mut found = Vec::new();
     while found.len() < 3 {
         for event in events.events().await.unwrap().events() {
-            found.push((event.offset.unwrap(), String::from_utf8(event.payload.to_vec()).unwrap()));
+            found.push((
+                event.offset.unwrap(),
+                String::from_utf8(event.payload.to_vec()).unwrap(),
+            ));
         }
     }
     assert_eq!(found, expected);
@@ -190,7 +207,16 @@ async fn a_reader_of_whole_batches_is_not_shown_what_is_internal() {
     stream(&home, "ledger", 1).await;
     let wire = Wire::connect(node.ready()).await.unwrap();
     let mut asks = wire.authenticated().await.unwrap();
-    landed(&mut asks, commit("ledger", "order-7", "paid", vec![put("secret-key", "secret-value")])).await;
+    landed(
+        &mut asks,
+        commit(
+            "ledger",
+            "order-7",
+            "paid",
+            vec![put("secret-key", "secret-value")],
+        ),
+    )
+    .await;
     let (_, events) = wire.subscribe(subscribe("ledger", true)).await.unwrap();
     let frame = events.unwrap().frame().await.unwrap().unwrap();
     let Incoming::Extension(frame) = frame else {
@@ -200,10 +226,10 @@ async fn a_reader_of_whole_batches_is_not_shown_what_is_internal() {
     let Answer::Deliver(delivered) = frame.answer(granted).unwrap() else {
         panic!("no delivery");
     };
-    let header = felix_model::verify(&delivered.batch).unwrap();
+    let header = felix_model::verify(&delivered.batches).unwrap();
     assert!(!header.is_internal());
-    assert!(!delivered.batch.windows(6).any(|bytes| bytes == b"secret"));
-    assert!(delivered.batch.windows(4).any(|bytes| bytes == b"paid"));
+    assert!(!delivered.batches.windows(6).any(|bytes| bytes == b"secret"));
+    assert!(delivered.batches.windows(4).any(|bytes| bytes == b"paid"));
     node.stop().await.unwrap();
 }
 
@@ -237,7 +263,11 @@ async fn two_entities_on_one_shard_that_use_the_same_key_stay_apart() {
     let wire = Wire::connect(node.ready()).await.unwrap();
     let mut asks = wire.authenticated().await.unwrap();
     for (entity, value) in [("a", "1"), ("ab", "2"), ("", "3")] {
-        landed(&mut asks, commit("ledger", entity, "x", vec![put("bk", value)])).await;
+        landed(
+            &mut asks,
+            commit("ledger", entity, "x", vec![put("bk", value)]),
+        )
+        .await;
     }
     for (entity, value, version) in [("a", "1", 0), ("ab", "2", 1), ("", "3", 2)] {
         let found = state(&mut asks, "ledger", entity, "bk").await;
@@ -288,7 +318,10 @@ async fn what_is_no_commit_is_refused_with_a_code_and_changes_nothing() {
         ("event", json!([x, x])),
         ("event", json!(null)),
         ("changes", json!(null)),
-        ("changes", json!([{"op": "publish", "key": "k", "value": x}])),
+        (
+            "changes",
+            json!([{"op": "publish", "key": "k", "value": x}]),
+        ),
         ("changes", json!([{"op": "put", "key": "k"}])),
         ("entity_key", json!("not base64!")),
     ];
@@ -304,18 +337,30 @@ async fn what_is_no_commit_is_refused_with_a_code_and_changes_nothing() {
         }
     }
     let narrowed = node
-        .token(&home, json!({"requested": [], "permissions": ["stream.subscribe:stream:dev/default/ledger"]}))
+        .token(
+            &home,
+            json!({"requested": [], "permissions": ["stream.subscribe:stream:dev/default/ledger"]}),
+        )
         .await
         .unwrap();
-    let reader = Wire::connect(node.ready()).await.unwrap().with_token(narrowed);
+    let reader = Wire::connect(node.ready())
+        .await
+        .unwrap()
+        .with_token(narrowed);
     let mut reading = reader.authenticated().await.unwrap();
     assert_eq!(refused(&mut reading, fine.clone()).await.0, Code::Forbidden);
     assert_eq!(state(&mut reading, "ledger", "e", "k").await.value, None);
     let narrowed = node
-        .token(&home, json!({"requested": [], "permissions": ["stream.publish:stream:dev/default/ledger"]}))
+        .token(
+            &home,
+            json!({"requested": [], "permissions": ["stream.publish:stream:dev/default/ledger"]}),
+        )
         .await
         .unwrap();
-    let writer = Wire::connect(node.ready()).await.unwrap().with_token(narrowed);
+    let writer = Wire::connect(node.ready())
+        .await
+        .unwrap()
+        .with_token(narrowed);
     let mut writing = writer.authenticated().await.unwrap();
     assert_eq!(landed(&mut writing, fine).await, 0);
     let ask = StateGet {
@@ -408,7 +453,11 @@ async fn preconditions_are_told_with_the_current_version_and_states_are_listed()
             }])
             .unwrap(),
         ),
-        ..binary("e", "x", &[("a", Some("1")), ("b", Some("2")), ("c", Some("3"))])
+        ..binary(
+            "e",
+            "x",
+            &[("a", Some("1")), ("b", Some("2")), ("c", Some("3"))],
+        )
     };
     let first = asks.call("ledger", guarded(None)).await.unwrap();
     assert!(matches!(first, Answer::Reply(Reply::Commit(ok)) if ok.offset == 0));
@@ -454,7 +503,11 @@ fn fold(events: &[(u64, String)]) -> BTreeMap<String, (u64, u64, Option<u64>)> {
         let (entity, number) = event.split_once('/').unwrap();
         let number: u64 = number.parse().unwrap();
         let odd = states.get(entity).and_then(|state| state.2);
-        let odd = if number.is_multiple_of(3) { None } else { Some(*offset).or(odd) };
+        let odd = if number.is_multiple_of(3) {
+            None
+        } else {
+            Some(*offset).or(odd)
+        };
         states.insert(entity.to_owned(), (number, *offset, odd));
     }
     states
@@ -517,7 +570,11 @@ async fn events_and_state_agree_after_kills_under_load() {
         let events = all(&mut asks, "ledger").await;
         for (offset, event) in &acknowledged {
             let found = &events[usize::try_from(*offset).unwrap()];
-            assert_eq!(found, &(*offset, event.clone()), "an acknowledged commit is there");
+            assert_eq!(
+                found,
+                &(*offset, event.clone()),
+                "an acknowledged commit is there"
+            );
         }
         for (entity, (number, offset, odd)) in fold(&events) {
             let last = state(&mut asks, "ledger", &entity, "last").await;
@@ -533,6 +590,10 @@ async fn events_and_state_agree_after_kills_under_load() {
             node = home.start().await.unwrap();
         }
     }
-    assert!(acknowledged.len() as u64 > ENTITIES * 50, "{}", acknowledged.len());
+    assert!(
+        acknowledged.len() as u64 > ENTITIES * 50,
+        "{}",
+        acknowledged.len()
+    );
     node.stop().await.unwrap();
 }

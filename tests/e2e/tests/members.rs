@@ -7,6 +7,7 @@
 )]
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use felix_e2e::Home;
 use felix_e2e::raw::{Stream, Target, Wire};
@@ -15,6 +16,9 @@ use felix_wire::extension::Answer;
 use felix_wire::extension::requests::{
     Claim, GroupAck, GroupPoll, List, MemberHeartbeat, MemberJoin, MemberLeave, Reply,
 };
+
+/// Sessions in these tests have two seconds; what has not happened after this long does not happen.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn home() -> Home {
     Home::new(env!("CARGO_BIN_EXE_felix-e2e")).unwrap()
@@ -56,14 +60,17 @@ fn assigned(answer: Answer) -> (u64, Vec<u32>) {
 
 /// Beats until a member has as many shards as it should, giving back what it is not assigned.
 async fn beats(asks: &mut Stream, member: &str, held: &mut (u64, Vec<u32>), until: usize) {
-    for _ in 0..20_000 {
-        *held = assigned(asks.call("jobs", member_beat(member, held.0, &held.1)).await.unwrap());
-        if held.1.len() == until {
-            return;
+    let beating = async {
+        loop {
+            let beat = member_beat(member, held.0, &held.1);
+            *held = assigned(asks.call("jobs", beat).await.unwrap());
+            if held.1.len() == until {
+                return;
+            }
         }
-        tokio::task::yield_now().await;
-    }
-    panic!("{member} has {held:?}, not {until}");
+    };
+    let in_time = tokio::time::timeout(PATIENCE, beating).await;
+    assert!(in_time.is_ok(), "{member} has {held:?}, not {until}");
 }
 
 #[tokio::test]
@@ -95,7 +102,11 @@ async fn members_share_the_shards_and_whose_holder_dies_goes_to_the_others() {
     let node = home.start().await.unwrap();
     let wire = Wire::connect(node.ready()).await.unwrap();
     let mut a = wire.authenticated().await.unwrap();
-    match a.call("jobs", member_beat("a", has_a.0, &has_a.1)).await.unwrap() {
+    match a
+        .call("jobs", member_beat("a", has_a.0, &has_a.1))
+        .await
+        .unwrap()
+    {
         Answer::Refused(refused) => {
             assert_eq!(refused.failure.code(), Some(Code::StaleClaim));
             assert_eq!(refused.failure.reason(), Some("unknown_member"));
