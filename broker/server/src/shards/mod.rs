@@ -179,6 +179,8 @@ pub(crate) struct Shards {
     started: std::time::Instant,
     /// Long work in the background is to end.
     stopping: AtomicBool,
+    /// Shards whose compaction failed, and when.
+    not_compacted: Mutex<HashMap<(StreamId, u32), std::time::Instant>>,
 }
 
 /// One line of the shard listing.
@@ -268,6 +270,7 @@ impl Shards {
             timers: Arc::default(),
             started: std::time::Instant::now(),
             stopping: AtomicBool::new(false),
+            not_compacted: Mutex::default(),
         })
     }
 

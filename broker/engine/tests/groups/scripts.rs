@@ -1,7 +1,7 @@
 //! Runs the scripts in `testdata/groups/`: commands, and below `----` what was answered.
 //!
 //! ```text
-//! publish [hole=N] "a" "b"      trim N      at MS      crash [N more of the lane]      hold | commit
+//! publish [hole=N] "a" "b"      trim N      at MS      crash [N more of the lane]      hold | commit | compact
 //! poll 1 g [max=N] [wait=MS] [visibility=MS] [from=CONNECTION] [as=MEMBER] [reclaim]
 //! ack 2 g 0 1      nack 3 g 0/1 [delay=MS]      extend 4 g 0/1 ms=MS      bury 5 g 0 [reason=WORD] [from=..] [as=..]
 //! letters 6 g      redrive 7 g 0|all      discard 8 g 0|all
@@ -10,27 +10,18 @@
 //! ```
 //!
 //! The lane commits at once, but for what comes between `hold` and `commit`. A settlement names an attempt behind a
-//! slash; with `from` it must be the holder's. `UPDATE_SCRIPTS=1 cargo test -p felix-engine --test groups_scripts`
+//! slash; with `from` it must be the holder's. `UPDATE_SCRIPTS=1 cargo test -p felix-engine --test groups scripts`
 //! rewrites the transcripts.
-
-#![expect(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::unwrap_used,
-    reason = "a test stops at what it did not expect"
-)]
-
-mod groups_world;
 
 use std::fs;
 use std::path::Path;
 
+use super::world::{World, holder, name, poll};
 use felix_engine::groups::{
     Answer, Ask, Delivery, Description, GroupName, Item, ScheduleId, SeekTo, Settle, Ticket, Verb,
     Which,
 };
 use felix_model::{BatchBuilder, BatchOptions, Offset, TimeMs};
-use groups_world::{World, holder, name, poll};
 
 #[test]
 fn every_script_gives_its_transcript() {
@@ -174,6 +165,7 @@ impl Run {
                 let more = words.0.get(1).map_or(0, |more| more.parse().unwrap());
                 self.world.crash(more);
             }
+            "compact" => self.world.compact(),
             "stream" => return vec![self.stream()],
             _ => {
                 let ask = ask(&words);
@@ -355,7 +347,7 @@ fn delivery(delivery: &Delivery) -> String {
 fn description(group: &Description) -> String {
     let committed = group
         .committed
-        .map_or("-".to_owned(), |offset| offset.to_string());
+        .map_or_else(|| "-".to_owned(), |offset| offset.to_string());
     format!(
         "{} committed={committed} next={} tail={} in_flight={} owed={} letters={} lag={} trimmed={}",
         group.group,
