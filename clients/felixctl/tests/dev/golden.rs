@@ -91,7 +91,7 @@ fn every_read_command_has_its_reviewed_json() {
         "context show",
         "token decode",
         "auth explain stream.publish stream:dev/default/orders",
-        "read orders",
+        "read orders --until 1",
         "sub orders --from earliest --count 1",
         "version",
     ] {
