@@ -67,7 +67,7 @@ pub struct Failure {
     /// What the person could do next.
     pub hint: Option<String>,
     /// What a condition found instead, such as `current_version`, by its name in JSON.
-    pub number: Option<(&'static str, Option<u64>)>,
+    pub number: Option<Box<(&'static str, Option<u64>)>>,
     /// Names close to the one that was not found, best first.
     pub did_you_mean: Vec<String>,
 }
@@ -121,7 +121,7 @@ impl Failure {
     /// Adds what a condition found instead.
     #[must_use]
     pub fn with_number(mut self, name: &'static str, number: Option<u64>) -> Self {
-        self.number = Some((name, number));
+        self.number = Some(Box::new((name, number)));
         self
     }
 
@@ -161,8 +161,8 @@ impl Failure {
         if let Some(code) = &self.code {
             object.insert("code".into(), code.clone().into());
         }
-        if let Some((name, number)) = self.number {
-            object.insert(name.into(), number.into());
+        if let Some((name, number)) = self.number.as_deref() {
+            object.insert((*name).into(), (*number).into());
         }
         if let Some(hint) = &self.hint {
             object.insert("hint".into(), hint.clone().into());

@@ -409,6 +409,13 @@ impl Brokers {
             .map(|link| link.broker.clone())
     }
 
+    /// Which connection to the entry broker it is at this moment; another number after every reconnection.
+    pub(crate) fn current_connection(&self) -> Option<usize> {
+        let state = self.lock();
+        let link = state.entry.get(&0).filter(|link| link.is_alive())?;
+        Some(link.connection.stable_id())
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -38,7 +38,10 @@ pub(super) async fn run(app: &App, command: CacheCommand) -> Result<(), Failure>
             if_version,
             ..
         } => keys::remove(app, &cache, &key, if_version).await,
-        command => catalogue(app, command).await,
+        command @ (CacheCommand::Ls
+        | CacheCommand::Info { .. }
+        | CacheCommand::Create(_)
+        | CacheCommand::Rm { key: None, .. }) => catalogue(app, command).await,
     }
 }
 

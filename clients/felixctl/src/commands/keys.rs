@@ -271,10 +271,6 @@ async fn follow(app: &App, cache: &Cache, args: &CacheWatch) -> Result<(), Failu
             let gone = format!("cache {} was deleted", args.cache);
             return Err(Failure::new(Exit::NotFound, gone));
         };
-        #[expect(
-            clippy::wildcard_enum_match_arm,
-            reason = "a signal of a newer client is no change"
-        )]
         match signal {
             WatchSignal::Change(change) => {
                 app.output.text(&change_line(app, &args.cache, &change))?;

@@ -6,4 +6,5 @@ mod backup;
 mod golden;
 mod life;
 mod node;
+mod readings;
 mod records;

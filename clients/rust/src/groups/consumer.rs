@@ -248,6 +248,10 @@ impl Desk {
         tracing::warn!(%failed, "the group could not be told that this consumer is alive");
         self.renew_at = Instant::now() + self.options.policy().longest;
         if failed.retry() == Retry::Fatal {
+            // Another may have its shards, so what it holds is finished and given back.
+            for held in self.lanes.values() {
+                held.stop.send_replace(true);
+            }
             // If the consumer is busy it has records to work on, and hears of this the next time.
             let _ = self.out.try_send(Err(failed));
         }

@@ -9,7 +9,7 @@ use felix_wire::extension::requests::{
 
 use super::{Group, millis_u32};
 use crate::asks::{How, Repeat};
-use crate::error::CallFailed;
+use crate::error::{CallFailed, Refused};
 use crate::keyed::unsendable;
 
 /// Shortest time between two heartbeats, whatever the broker says.
@@ -27,8 +27,10 @@ pub(super) struct Membership {
 #[derive(Clone, Copy, Debug)]
 enum State {
     Out,
+    /// Joined, on this connection.
     In {
         generation: u64,
+        connection: Option<usize>,
     },
     /// The broker assigns nothing: every consumer polls every shard, and claims keep them apart.
     Alone,
@@ -57,12 +59,14 @@ impl Membership {
             let answered = match self.state {
                 State::Alone => return self.alone().await,
                 State::Out => self.ask_to_join(held).await,
-                State::In { generation } => self.heartbeat(generation, held).await,
+                State::In { generation, .. } => self.heartbeat(generation, held).await,
             };
+            let connection = self.group.client.inner.brokers.current_connection();
             match answered {
                 Ok(assigned) => {
                     self.state = State::In {
                         generation: assigned.generation,
+                        connection: self.joined_on().or(connection),
                     };
                     let again = Duration::from_millis(assigned.heartbeat_ms.into());
                     return Ok(Assigned {
@@ -74,15 +78,29 @@ impl Membership {
                 Err(CallFailed::Refused(refused)) if refused.code == "feature_not_enabled" => {
                     self.state = State::Alone;
                 }
-                // The broker has forgotten this member: it was silent for too long, or the broker is another.
                 Err(CallFailed::Refused(refused))
-                    if refused.code == "stale_claim" && matches!(self.state, State::In { .. }) =>
+                    if refused.code == "stale_claim"
+                        && self.may_join_again(&refused, connection) =>
                 {
                     self.state = State::Out;
                 }
                 Err(failed) => return Err(failed),
             }
         }
+    }
+
+    fn joined_on(&self) -> Option<usize> {
+        match self.state {
+            State::In { connection, .. } => connection,
+            State::Out | State::Alone => None,
+        }
+    }
+
+    /// The broker has forgotten this member: it was silent for too long, the broker is another, or the connection it
+    /// joined on is gone. On the same connection it is another process that took its name.
+    fn may_join_again(&self, refused: &Refused, connection: Option<usize>) -> bool {
+        let replaced = refused.reason.as_deref() == Some("member_replaced");
+        matches!(self.state, State::In { .. }) && (!replaced || self.joined_on() != connection)
     }
 
     async fn ask_to_join(&self, held: &BTreeSet<u32>) -> Result<MemberAssigned, CallFailed> {

@@ -167,18 +167,20 @@ async fn shards(cache: &Cache) -> Result<u32, CallFailed> {
         request_id,
     };
     let call = Call::read(ask).needs(Features::CACHE_SHARDS, "cache_shards");
-    match inner.call(call).await?.answer {
-        Message::CacheShardsView(view) if view.request_id == request_id && view.shards > 0 => {
-            Ok(view.shards)
-        }
-        Message::CacheShardsView(view) if view.request_id == request_id => {
-            let message = format!("no such cache: {}", cache.names.stream());
-            let failure = felix_wire::Failure::new(felix_wire::Code::NotFound, message);
-            let failure = failure.with_retry(felix_wire::Retry::Fatal);
-            Err(CallFailed::Refused(failure.into()))
-        }
-        other => Err(unexpected(&other)),
+    let answer = inner.call(call).await?.answer;
+    let Message::CacheShardsView(view) = &answer else {
+        return Err(unexpected(&answer));
+    };
+    if view.request_id != request_id {
+        return Err(unexpected(&answer));
     }
+    if view.shards == 0 {
+        let message = format!("no such cache: {}", cache.names.stream());
+        let failure = felix_wire::Failure::new(felix_wire::Code::NotFound, message);
+        let failure = failure.with_retry(felix_wire::Retry::Fatal);
+        return Err(CallFailed::Refused(failure.into()));
+    }
+    Ok(view.shards)
 }
 
 impl IntoFuture for Watch {

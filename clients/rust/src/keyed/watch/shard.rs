@@ -213,10 +213,11 @@ impl Follow {
             Features::CACHE_WATCH
         };
         let Answered { link, answer } = inner.call(call.needs(needs, "cache_watch")).await?;
-        let started = match answer {
-            Message::CacheWatchStarted(started) => started,
-            Message::SubscribeCursorError(error) => return Err(error.into()),
-            other => return Err(unexpected(&other).into()),
+        if let Message::SubscribeCursorError(error) = answer {
+            return Err(error.into());
+        }
+        let Message::CacheWatchStarted(started) = answer else {
+            return Err(unexpected(&answer).into());
         };
         let lost = |why: &str| CallFailed::Unanswered {
             why: why.to_owned(),
@@ -270,10 +271,6 @@ fn said(frame: Result<Option<Incoming>, FramesEnded>) -> Result<CacheEvent, Ende
             return Err(broken(error.to_string()));
         }
     };
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "whatever else there is has no place on a watch"
-    )]
     match Message::decode(&payload) {
         Ok(Message::CacheEvent(event)) => Ok(event),
         // Going on after the last change handed on misses nothing, whatever they say.
