@@ -57,6 +57,12 @@ class Node:
         self.request("POST", f"/v1/tenants/{tenant}/namespaces/default/streams", body, tenant)
         return name
 
+    def create_cache(self, *, name: str | None = None, **settings) -> str:
+        """Creates a cache with one shard, unless the settings say otherwise; gives its name."""
+        name = name or f"cache-{next(NAMES)}"
+        self.request("POST", f"/v1/tenants/{self.tenant}/namespaces/default/caches", {"cache": name, **settings})
+        return name
+
     def delete_stream(self, name: str) -> None:
         self.request("DELETE", f"/v1/tenants/{self.tenant}/namespaces/default/streams/{name}")
 

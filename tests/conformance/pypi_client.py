@@ -20,6 +20,7 @@ from typing import Callable
 
 import felix
 
+import commits
 import groups
 from node import Node, start, start_separately
 
@@ -353,6 +354,190 @@ def a_sharded_subscription_resumes_after_its_positions(node: Node) -> None:
             assert found == sorted(b"second " + key for key in keys)
 
 
+# --- caches and counters ---------------------------------------------------------------------------------------
+
+
+def changes(watch, count: int) -> list[felix.CacheChange]:
+    found = []
+    for _ in range(count):
+        change = watch.recv(timeout=EVENT_SECONDS)
+        assert isinstance(change, felix.CacheChange), f"{change!r} after {len(found)} of {count}"
+        found.append(change)
+    return found
+
+
+def told(found: list[felix.CacheChange]) -> list[tuple[str, bytes | None]]:
+    return [(change.key, change.value) for change in found]
+
+
+@check
+def a_value_is_there_until_it_is_deleted_whatever_its_bytes(node: Node) -> None:
+    for settings in ({}, {"shards": 4}, {"durable": False}):
+        cache = node.create_cache(**settings)
+        with client_of(node) as client:
+            at = (TENANT, NAMESPACE, cache)
+            assert client.cache_get(*at, "k") is None
+            for key, value in {"k": b"v", "empty": b"", "\u65e5\u672c": bytes(range(256)), "large": b"x" * 900_000}.items():
+                assert client.cache_put(*at, key, value) is None
+                assert client.cache_get(*at, key) == value, key
+            client.cache_put(*at, "k", b"second")
+            assert client.cache_delete(*at, "k") == b"second"
+            assert client.cache_delete(*at, "k") is None
+            assert client.cache_get(*at, "k") is None
+
+
+@check
+def a_value_is_gone_once_its_time_is_over_and_a_put_begins_it_anew(node: Node) -> None:
+    cache = node.create_cache()
+    at = (TENANT, NAMESPACE, cache)
+    with client_of(node) as client, client.watch_cache(*at, felix.CacheWatchFilter.key("k")) as watch:
+        client.cache_put(*at, "k", b"short", ttl=0.5)
+        client.cache_put(*at, "stays", b"long", ttl=3600.0)
+        (put, gone) = changes(watch, 2)
+        assert (put.value, gone.value) == (b"short", None) and put.expires_at_millis > time.time() * 1000 - 10_000
+        assert client.cache_get(*at, "k") is None
+        assert client.cache_get(*at, "stays") == b"long"
+        client.cache_put(*at, "k", b"again")
+        assert client.cache_get(*at, "k") == b"again"
+
+
+@check
+def a_value_written_by_one_client_is_read_by_another_at_once(node: Node) -> None:
+    at = (TENANT, NAMESPACE, node.create_cache(shards=3))
+    with client_of(node) as writer, client_of(node) as reader:
+        for number in range(100):
+            writer.cache_put(*at, f"k{number % 7}", b"%d" % number)
+            assert reader.cache_get(*at, f"k{number % 7}") == b"%d" % number
+
+
+@check
+def counters_add_up_across_threads_and_are_apart_from_values(node: Node) -> None:
+    at = (TENANT, NAMESPACE, node.create_cache(shards=2))
+    with client_of(node) as client:
+        assert client.counter_get(*at, "c") is None
+        assert client.counter_add(*at, "c", 5) == 5
+        assert client.counter_add(*at, "c", -7) == -2
+        client.cache_put(*at, "c", b"value")
+        assert client.counter_get(*at, "c") == -2
+        sums: list[int] = []
+        threads = [
+            threading.Thread(target=lambda: sums.extend(client.counter_add(*at, "many", 1) for _ in range(100)))
+            for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(sums) == list(range(1, 801))
+        assert client.counter_get(*at, "many") == 800
+
+
+@check
+def a_sum_out_of_range_is_refused_and_changes_nothing(node: Node) -> None:
+    at = (TENANT, NAMESPACE, node.create_cache())
+    with client_of(node) as client:
+        client.counter_add(*at, "c", 2**63 - 1)
+        refused(felix.FelixError, "invalid_request", lambda: client.counter_add(*at, "c", 1))
+        assert client.counter_get(*at, "c") == 2**63 - 1
+
+
+@check
+def a_watch_sees_changes_of_its_key_or_prefix_in_order(node: Node) -> None:
+    at = (TENANT, NAMESPACE, node.create_cache())
+    with client_of(node) as client:
+        with client.watch_cache(*at, felix.CacheWatchFilter.key("a1")) as one, client.watch_cache(
+            *at, felix.CacheWatchFilter.prefix("a")
+        ) as some, client.watch_cache(*at, felix.CacheWatchFilter.prefix("")) as every:
+            client.cache_put(*at, "a1", b"1")
+            client.cache_put(*at, "b", b"2")
+            client.counter_add(*at, "a1", 1)
+            client.cache_put(*at, "a2", b"3")
+            client.cache_delete(*at, "a1")
+            assert told(changes(one, 2)) == [("a1", b"1"), ("a1", None)]
+            assert told(changes(some, 3)) == [("a1", b"1"), ("a2", b"3"), ("a1", None)]
+            found = changes(every, 4)
+            assert told(found) == [("a1", b"1"), ("b", b"2"), ("a2", b"3"), ("a1", None)]
+            offsets = [change.offset for change in found]
+            assert offsets == sorted(set(offsets))
+            assert all(change.expires_at_millis == 0 for change in found)
+
+
+@check
+def a_retained_watch_begins_with_what_is_there_and_goes_on_with_what_comes(node: Node) -> None:
+    at = (TENANT, NAMESPACE, node.create_cache())
+    with client_of(node) as client:
+        for number in range(30):
+            client.cache_put(*at, f"k{number % 10}", b"%d" % number)
+        client.cache_delete(*at, "k0")
+        with client.watch_cache(*at, felix.CacheWatchFilter.prefix("k"), retained=True) as watch:
+            assert (watch.retained_count, watch.resnapshot) == (9, False)
+            client.cache_put(*at, "k1", b"live")
+            assert dict(told(changes(watch, 9))) == {f"k{key}": b"%d" % (20 + key) for key in range(1, 10)}
+            (live,) = changes(watch, 1)
+            assert (live.key, live.value) == ("k1", b"live") and live.offset >= watch.resume_offset
+
+
+@check
+def a_watch_resumes_at_an_offset_without_a_hole(node: Node) -> None:
+    at = (TENANT, NAMESPACE, node.create_cache())
+    with client_of(node) as client:
+        for number in range(10):
+            client.cache_put(*at, "k", b"%d" % number)
+        with client.watch_cache(*at, felix.CacheWatchFilter.key("k"), start=4) as watch:
+            assert told(changes(watch, 6)) == [("k", b"%d" % number) for number in range(4, 10)]
+            assert watch.retained_count is None
+        refused(
+            felix.CursorError, None, lambda: client.watch_cache(*at, felix.CacheWatchFilter.key("k"), start=11)
+        )
+
+
+@check
+def cache_requests_that_cannot_be_are_refused_and_the_client_goes_on(node: Node) -> None:
+    cache = node.create_cache()
+    at = (TENANT, NAMESPACE, cache)
+    reading = node.mint([f"cache.read:cache:{TENANT}/{NAMESPACE}/{cache}"])
+    with client_of(node) as client, client_of(node, reading) as reader:
+        refused(felix.FelixError, "invalid_request", lambda: client.cache_put(*at, "", b"v"))
+        refused(felix.FelixError, "limit_exceeded", lambda: client.cache_put(*at, "k" * 5_000, b"v"))
+        refused(felix.FelixError, "limit_exceeded", lambda: client.cache_put(*at, "k", b"v" * 1_100_000))
+        refused(felix.NotFoundError, "not_found", lambda: client.cache_get(TENANT, NAMESPACE, "no-such-cache", "k"))
+        client.cache_put(*at, "k", b"v")
+        assert reader.cache_get(*at, "k") == b"v"
+        refused(felix.AuthError, "forbidden", lambda: reader.cache_put(*at, "k", b"other"))
+        refused(felix.AuthError, "forbidden", lambda: reader.cache_delete(*at, "k"))
+        refused(felix.AuthError, "forbidden", lambda: reader.counter_add(*at, "k", 1))
+        assert reader.counter_get(*at, "k") is None
+        with reader.watch_cache(*at, felix.CacheWatchFilter.prefix(""), retained=True) as watch:
+            assert told(changes(watch, 1)) == [("k", b"v")]
+        assert client.cache_get(*at, "k") == b"v"
+
+
+@check
+def the_asynchronous_client_uses_caches_and_counters_alike(node: Node) -> None:
+    at = (TENANT, NAMESPACE, node.create_cache(shards=2))
+    whole = (TENANT, NAMESPACE, node.create_cache())
+
+    async def work() -> None:
+        client = await async_client_of(node)
+        await asyncio.gather(*(client.cache_put(*at, f"k{number}", b"%d" % number) for number in range(64)))
+        found = await asyncio.gather(*(client.cache_get(*at, f"k{number}") for number in range(64)))
+        assert found == [b"%d" % number for number in range(64)]
+        sums = await asyncio.gather(*(client.counter_add(*at, "c", 2) for _ in range(64)))
+        assert sorted(sums) == list(range(2, 130, 2))
+        assert await client.counter_get(*at, "c") == 128
+        assert await client.cache_delete(*at, "k1") == b"1"
+        await client.cache_put(*whole, "a", b"1", ttl=3600)
+        async with await client.watch_cache(*whole, felix.CacheWatchFilter.prefix(""), retained=True) as watch:
+            assert watch.retained_count == 1
+            first = await watch.recv(timeout=EVENT_SECONDS)
+            await client.cache_delete(*whole, "a")
+            second = await watch.recv(timeout=EVENT_SECONDS)
+            assert told([first, second]) == [("a", b"1"), ("a", None)]
+        await client.close()
+
+    asyncio.run(work())
+
+
 # --- refusals --------------------------------------------------------------------------------------------------
 
 
@@ -470,24 +655,6 @@ def a_payload_over_the_limit_is_refused_and_nothing_is_written(node: Node) -> No
     with client_of(node) as client:
         refused(felix.FelixError, "limit_exceeded", lambda: client.publish(TENANT, NAMESPACE, stream, b"x" * 1_100_000))
         assert client.publish(TENANT, NAMESPACE, stream, b"fits") == 0
-
-
-@check
-def what_is_not_served_yet_is_refused_with_a_code_and_the_client_goes_on(node: Node) -> None:
-    with client_of(node) as client:
-        for action in (
-            lambda: client.cache_put(TENANT, NAMESPACE, "config", "key", b"value"),
-            lambda: client.cache_get(TENANT, NAMESPACE, "config", "key"),
-            lambda: client.counter_add(TENANT, NAMESPACE, "stats", "key", 1),
-            lambda: client.commit(TENANT, NAMESPACE, b"entity", [felix.CommitOp.publish("orders", b"x")]),
-        ):
-            try:
-                action()
-            except felix.FelixError:
-                pass
-            else:
-                raise AssertionError("served; then it belongs into checks of its own")
-        assert isinstance(client.publish(TENANT, NAMESPACE, "orders", b"still alive"), int)
 
 
 def a_tenant_over_its_rate_is_overloaded_and_told_when_to_come_back(node: Node) -> None:
@@ -628,7 +795,7 @@ def run(checks: list[Callable[[Node], None]], node: Node) -> tuple[int, int]:
 def main() -> int:
     outcomes = []
     with start() as node:
-        outcomes.append(run(CHECKS + groups.CHECKS, node))
+        outcomes.append(run(CHECKS + groups.CHECKS + commits.CHECKS, node))
     with start(quota="dev:0:20") as node:
         outcomes.append(run([a_tenant_over_its_rate_is_overloaded_and_told_when_to_come_back], node))
     print("\na control plane and a broker as two processes", flush=True)

@@ -225,7 +225,7 @@ impl StateView {
             flights: VecDeque::new(),
             overlay: HashMap::new(),
             waiting: Vec::new(),
-            unsaved_bytes: 0,
+            unsaved_bytes: fold.observed_bytes,
         }
     }
 

@@ -152,3 +152,34 @@ pub(crate) fn next_run<'a>(batches: impl Iterator<Item = &'a Arc<Batch>>, want: 
         is_cut_short,
     }
 }
+
+/// Is it what was asked for: whole batches without holes, the first holding the position?
+///
+/// A hole would be lost data passed off as a skip, so the reader is ended instead.
+pub(crate) fn is_page_at(batches: &[Arc<Batch>], position: Offset, committed: Offset) -> bool {
+    let Some(first) = batches.first() else {
+        return false;
+    };
+    first.base <= position
+        && first.end > position
+        && batches
+            .windows(2)
+            .all(|pair| matches!(pair, [one, two] if one.end == two.base))
+        && batches.last().is_some_and(|last| last.end <= committed)
+}
+
+/// Is it what can be left of what was asked for, and does it lead on?
+pub(crate) fn is_sparse_page(
+    batches: &[Arc<Batch>],
+    next: Offset,
+    position: Offset,
+    committed: Offset,
+) -> bool {
+    let in_order = batches
+        .windows(2)
+        .all(|pair| matches!(pair, [one, two] if one.end <= two.base));
+    in_order
+        && batches.first().is_none_or(|first| first.end > position)
+        && batches.last().is_none_or(|last| last.end <= next)
+        && (position.plus(1)..=committed).contains(&next)
+}

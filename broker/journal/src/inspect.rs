@@ -437,8 +437,10 @@ fn seal(
 pub fn inspect_all(disk: &dyn Disk, root: &Path) -> Result<Vec<Inspection>, DiskError> {
     let logs = crate::data_dir::logs(disk, root)?;
     let lanes = crate::data_dir::lanes(disk, root)?;
-    logs.into_iter()
-        .chain(lanes)
-        .map(|place| inspect(disk, &place.dir))
+    let caches = crate::data_dir::cache_logs(disk, root)?;
+    let places = logs.into_iter().chain(lanes).map(|place| place.dir);
+    places
+        .chain(caches.into_iter().map(|place| place.dir))
+        .map(|dir| inspect(disk, &dir))
         .collect()
 }

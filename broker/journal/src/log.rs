@@ -28,6 +28,7 @@ mod retain;
 mod scan;
 mod seal;
 mod segment;
+mod shared;
 mod sync;
 
 pub use chores::{PrepareJob, SealJob};
@@ -48,7 +49,8 @@ pub(crate) use names::{Kind, path as segment_path};
 pub(crate) use plan::{Cut, plan, read_mark, read_seal};
 pub(crate) use recover::open_existing;
 pub(crate) use scan::{Scan, Stop, valid_after};
-pub(crate) use segment::{SearchFailed, Segment, Shared};
+pub(crate) use segment::{SearchFailed, Segment};
+pub(crate) use shared::Shared;
 
 /// Where a log's durable mark is.
 pub(crate) fn mark_file(dir: &Path) -> PathBuf {
@@ -190,8 +192,8 @@ impl Log {
             let path = self.active.path(&self.shared);
             let error = DiskError::new("write", &path, &error);
             tracing::error!(%error, position, "write failed");
-            if let Err(undo) = file.set_len(position) {
-                tracing::error!(error = %undo, file = %path.display(), "failed write cannot be undone");
+            if let Err(undo) = self.undo(file.as_ref(), &path, position, error.is_full()) {
+                tracing::error!(error = %undo, "failed write cannot be undone");
                 self.shared.poison();
             }
             self.reserved = self.reserved.map(|_| position);
@@ -203,6 +205,26 @@ impl Log {
         }
         self.note(batches, headers);
         Ok(())
+    }
+
+    /// Takes back what a failed write left behind. Whoever is told that there was no room is told that nothing was
+    /// written: that must hold after a power cut, too, which could bring the bytes back and forget the cut.
+    fn undo(
+        &self,
+        file: &dyn DiskFile,
+        path: &Path,
+        position: u64,
+        is_final: bool,
+    ) -> Result<(), DiskError> {
+        file.set_len(position)
+            .map_err(|error| DiskError::new("set_len", path, &error))?;
+        if !is_final {
+            return Ok(());
+        }
+        self.shared.sync(|| {
+            file.sync_data()
+                .map_err(|error| DiskError::new("sync", path, &error))
+        })
     }
 
     /// Takes what was written into the indexes and shows it to readers.

@@ -1,4 +1,4 @@
-//! Compaction: what it leaves, what readers see of it, and what the tools make of it.
+//! Compaction: what it leaves, and what readers see of it.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -6,38 +6,13 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::keyed::{Written, compact, read, upto};
-
-use common::{Dice, dir, open, segments, small};
+use common::keyed::{Written, compact, filled, read, upto};
+use common::{Dice, open, small};
 use felix_journal::compact::{NewestByKey, Remembered};
-use felix_journal::{
-    Disk, Keep, Log, ReadRefused, RetentionPolicy, SimDisk, TruncateRefused, Verdict, backup,
-    inspect, repair,
-};
+use felix_journal::{Keep, Log, ReadRefused, SimDisk};
 use felix_model::{BatchHeader, Offset, Record, TimeMs, verify};
-
-/// A log of 300 records in small segments, all closed but the last.
-fn filled(disk: &SimDisk, keys: u64) -> (Log, Written) {
-    let (mut log, _) = open(disk, small());
-    let mut written = Written::default();
-    while log.end().0 < 300 {
-        let base = log.end().0;
-        log.append(&[written.batch(base, 1 + base % 4, keys)])
-            .unwrap();
-    }
-    log.sync().unwrap();
-    (log, written)
-}
-
-/// Where the closed part ends.
-fn closed(log: &Log) -> u64 {
-    let disk_segments = log.reader().segments();
-    assert!(disk_segments > 1);
-    log.reader().cleaned_to().0
-}
 
 #[test]
 fn the_newest_record_of_each_key_stays_at_its_offset_and_what_has_no_key_stays_too() {
@@ -45,7 +20,7 @@ fn the_newest_record_of_each_key_stays_at_its_offset_and_what_has_no_key_stays_t
     let (mut log, written) = filled(&disk, 9);
     let (before, end) = (log.bytes(), log.end());
     let done = compact(&mut log);
-    let below = closed(&log);
+    let below = log.reader().cleaned_to().0;
     assert_eq!((done.cleaned_to, log.end()), (Offset(below), end));
     assert!(below > 250);
     assert!(log.bytes() < before / 2, "{} of {before}", log.bytes());
@@ -71,7 +46,7 @@ fn every_record_can_be_read_by_its_offset_and_what_is_gone_is_none() {
     let (mut log, written) = filled(&disk, 9);
     compact(&mut log);
     let reader = log.reader();
-    let left = written.left(closed(&log));
+    let left = written.left(log.reader().cleaned_to().0);
     for offset in 0..log.end().0 {
         let record = reader.record(Offset(offset)).unwrap();
         assert_eq!(record.is_some(), left.contains(&offset), "{offset}");
@@ -87,7 +62,7 @@ fn a_read_from_any_offset_to_any_other_finds_what_is_left_between_them() {
     let (mut log, written) = filled(&disk, 5);
     compact(&mut log);
     let reader = log.reader();
-    let left = written.left(closed(&log));
+    let left = written.left(log.reader().cleaned_to().0);
     for from in 0..log.end().0 {
         for until in [from + 1, from + 20, log.end().0] {
             let until = until.min(log.end().0);
@@ -118,7 +93,7 @@ fn a_time_is_found_at_the_first_record_left_that_has_it() {
     let disk = SimDisk::new(1);
     let (mut log, written) = filled(&disk, 9);
     compact(&mut log);
-    let left = written.left(closed(&log));
+    let left = written.left(log.reader().cleaned_to().0);
     for time in 990..1_310_u64 {
         let found = log
             .reader()
@@ -174,8 +149,12 @@ fn readers_in_the_middle_of_a_page_are_not_disturbed_by_compaction() {
         looked.fetch_add(1, SeqCst);
         inside.store(false, SeqCst);
     })));
-    job.run(&mut keep, &mut |_| ControlFlow::Continue(()))
-        .unwrap();
+    job.run(
+        &mut keep,
+        &mut || Ok(()),
+        &mut |_| ControlFlow::Continue(()),
+    )
+    .unwrap();
     disk.set_hook(None);
     assert!(looks.load(std::sync::atomic::Ordering::SeqCst) > 20);
 }
@@ -342,9 +321,12 @@ fn a_compaction_that_is_stopped_leaves_what_it_committed_and_nothing_else() {
     let disk = SimDisk::new(1);
     let (mut log, written) = filled(&disk, 9);
     let job = log.begin_compact(upto(log.durable_end())).unwrap();
-    // Too little is read for a look around; a rate makes none either, so the keep is what ends it.
     let done = job
-        .run(&mut Nothing, &mut |_| ControlFlow::Break(()))
+        .run(
+            &mut Nothing,
+            &mut || Ok(()),
+            &mut |_| ControlFlow::Break(()),
+        )
         .unwrap();
     drop(job);
     assert!(done.cleaned_to > Offset(0));
@@ -375,208 +357,6 @@ fn batches_that_were_thinned_keep_their_ends_and_pass_every_check() {
     let after = ends(&log);
     assert!(after.len() < before.len());
     assert!(after.is_subset(&before));
-}
-
-#[test]
-fn a_hole_in_a_segment_that_was_not_compacted_is_damage() {
-    let disk = SimDisk::new(1);
-    let (mut log, written) = filled(&disk, 9);
-    compact(&mut log);
-    assert!(written.check(&log.reader(), "before").len() < 300);
-    log.close().unwrap();
-    disk.unlink(&dir().join("compacted.manifest")).unwrap();
-    let report = inspect(&disk, &dir()).unwrap();
-    assert_eq!(report.verdict, Verdict::WouldRefuse);
-    let refused = Log::open(Arc::new(disk), &dir(), small()).unwrap_err();
-    assert!(refused.to_string().contains("is damaged"), "{refused}");
-}
-
-#[test]
-fn a_manifest_that_cannot_be_read_is_refused_by_name() {
-    let disk = SimDisk::new(1);
-    let (mut log, _) = filled(&disk, 9);
-    compact(&mut log);
-    log.close().unwrap();
-    let manifest = dir().join("compacted.manifest");
-    disk.flip(&manifest, 30, 2).unwrap();
-    let refused = Log::open(Arc::new(disk.clone()), &dir(), small()).unwrap_err();
-    assert!(
-        refused.to_string().contains("compacted.manifest"),
-        "{refused}"
-    );
-    let report = inspect(&disk, &dir()).unwrap();
-    assert_eq!(report.verdict, Verdict::WouldRefuse);
-}
-
-#[test]
-fn what_compaction_wrote_is_never_taken_for_a_torn_end() {
-    let disk = SimDisk::new(1);
-    let (mut log, _) = filled(&disk, 9);
-    log.close_segment().unwrap();
-    compact(&mut log);
-    drop(log);
-    disk.power_cut(1);
-    let first = segments(&disk, &dir()).remove(0);
-    let length = disk.contents(&first).unwrap().len() as u64;
-    for cut in [1, length / 2, length - 1] {
-        let disk = disk.fork();
-        disk.open(&first).unwrap().set_len(cut).unwrap();
-        let refused = Log::open(Arc::new(disk.clone()), &dir(), small()).unwrap_err();
-        assert!(refused.to_string().contains("were compacted"), "{refused}");
-    }
-    for byte in [0, 30, length - 1] {
-        let disk = disk.fork();
-        disk.flip(&first, byte, 1).unwrap();
-        let refused = Log::open(Arc::new(disk.clone()), &dir(), small()).unwrap_err();
-        assert!(refused.to_string().contains("is damaged"), "{refused}");
-    }
-}
-
-#[test]
-fn indexes_of_compacted_segments_can_be_lost_or_wrong_without_harm() {
-    let disk = SimDisk::new(1);
-    let (mut log, written) = filled(&disk, 9);
-    compact(&mut log);
-    let left = written.left(closed(&log));
-    log.close().unwrap();
-    let endings = ["index", "timeindex", "seal"];
-    let files: Vec<PathBuf> = disk
-        .list(&dir())
-        .unwrap()
-        .into_iter()
-        .filter(|entry| endings.iter().any(|ending| entry.name.ends_with(ending)))
-        .map(|entry| dir().join(entry.name))
-        .collect();
-    assert!(files.len() > 3);
-    for file in &files {
-        let lost = disk.fork();
-        lost.unlink(file).unwrap();
-        let (log, _) = open(&lost, small());
-        assert_eq!(written.check(&log.reader(), "lost"), left);
-        let wrong = disk.fork();
-        if wrong.flip(file, 9, 0).is_ok() {
-            let (log, _) = open(&wrong, small());
-            assert_eq!(written.check(&log.reader(), "wrong"), left);
-        }
-    }
-}
-
-#[test]
-fn retention_forgets_compacted_segments_and_the_log_opens_without_them() {
-    let disk = SimDisk::new(1);
-    let (mut log, written) = filled(&disk, 60);
-    compact(&mut log);
-    let left = written.left(closed(&log));
-    let policy = RetentionPolicy {
-        max_bytes: Some(log.bytes() / 2),
-        max_age_ms: None,
-    };
-    let start = log.retain(policy, TimeMs(0), log.durable_end()).unwrap();
-    assert!(start > Offset(0));
-    let wanted: BTreeSet<u64> = left.range(start.0..).copied().collect();
-    assert_eq!(written.check(&log.reader(), "retained"), wanted);
-    compact(&mut log);
-    log.close().unwrap();
-    let (log, _) = open(&disk, small());
-    assert_eq!(log.start(), start);
-    assert_eq!(written.check(&log.reader(), "opened"), wanted);
-}
-
-#[test]
-fn what_was_compacted_is_not_cut() {
-    let disk = SimDisk::new(1);
-    let (mut log, mut written) = filled(&disk, 9);
-    compact(&mut log);
-    let below = closed(&log);
-    let next = Offset(below);
-    for end in [0, 1, below - 1] {
-        let refused = log.truncate_to(Offset(end)).unwrap_err();
-        assert_eq!(refused, TruncateRefused::Compacted { next });
-    }
-    log.truncate_to(next).unwrap();
-    assert_eq!(log.end(), next);
-    written.0.split_off(&below);
-    log.append(&[written.batch(below, 2, 9)]).unwrap();
-    let mut wanted = written.left(below);
-    wanted.extend([below, below + 1]);
-    assert_eq!(written.check(&log.reader(), "cut"), wanted);
-}
-
-#[test]
-fn a_copy_up_to_any_offset_holds_what_is_left_below_it_and_restores() {
-    let disk = SimDisk::new(1);
-    let (mut log, written) = filled(&disk, 9);
-    compact(&mut log);
-    let left = written.left(closed(&log));
-    for until in (0..=log.end().0).step_by(7).chain([log.end().0]) {
-        let copy = PathBuf::from(format!("/copy-{until}"));
-        let copied = backup::copy(&log.reader(), &disk, &copy, Offset(until)).unwrap();
-        assert!(copied.end.0 <= until);
-        if until == log.end().0 {
-            assert_eq!(copied.end, log.end());
-        }
-        let report = inspect(&disk, &copy).unwrap();
-        assert_eq!(report.verdict, Verdict::Clean, "{until}: {report}");
-        let back = PathBuf::from(format!("/back-{until}"));
-        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
-        backup::restore(&shared, &copy, &back, Offset(u64::MAX)).unwrap();
-        let (mut restored, _) = Log::open(Arc::new(disk.clone()), &back, small()).unwrap();
-        assert_eq!(restored.end(), copied.end);
-        let wanted: BTreeSet<u64> = left.range(..copied.end.0).copied().collect();
-        assert_eq!(written.check(&restored.reader(), "restored"), wanted);
-        let mut more = written.clone();
-        let end = restored.end().0;
-        restored.append(&[more.batch(end, 1, 9)]).unwrap();
-        restored.close().unwrap();
-    }
-}
-
-#[test]
-fn a_damaged_compacted_segment_is_cut_where_it_was_named_and_goes_on_there() {
-    let disk = SimDisk::new(1);
-    let (mut log, written) = filled(&disk, 40);
-    compact(&mut log);
-    let left = written.left(closed(&log));
-    log.close().unwrap();
-    let first = segments(&disk, &dir()).remove(0);
-    let length = disk.contents(&first).unwrap().len() as u64;
-    disk.flip(&first, length * 2 / 3, 1).unwrap();
-    let place = inspect(&disk, &dir()).unwrap().place.unwrap();
-    let repaired = repair::cut(&disk, &dir(), place.segment, place.position).unwrap();
-    let (mut log, _) = open(&disk, small());
-    assert_eq!(log.end(), repaired.end);
-    let wanted: BTreeSet<u64> = left.range(..repaired.end.0).copied().collect();
-    assert!(!wanted.is_empty());
-    assert_eq!(written.check(&log.reader(), "cut"), wanted);
-    // The same segment takes appends, and is compacted again in its turn.
-    let mut again = written;
-    again.0.split_off(&repaired.end.0);
-    for _ in 0..40 {
-        let end = log.end().0;
-        log.append(&[again.batch(end, 3, 4)]).unwrap();
-    }
-    log.close().unwrap();
-    let (mut log, _) = open(&disk, small());
-    compact(&mut log);
-    let mut expected = again.left(closed(&log));
-    expected.retain(|offset| *offset >= repaired.end.0 || wanted.contains(offset));
-    assert_eq!(again.check(&log.reader(), "again"), expected);
-}
-
-#[test]
-fn an_inspection_says_which_segments_were_compacted() {
-    let disk = SimDisk::new(1);
-    let (mut log, _) = filled(&disk, 9);
-    compact(&mut log);
-    let (cleaned_to, end) = (log.reader().cleaned_to(), log.end());
-    log.close().unwrap();
-    let report = inspect(&disk, &dir()).unwrap();
-    assert_eq!(report.verdict, Verdict::Clean);
-    assert_eq!((report.cleaned_to, report.end), (cleaned_to, end));
-    let compacted = report.segments.iter().filter(|segment| segment.compacted);
-    assert!(compacted.count() > 0);
-    assert!(!report.segments.last().unwrap().compacted);
-    assert!(report.to_string().contains(".log compacted"));
 }
 
 #[test]
@@ -618,6 +398,5 @@ fn any_history_of_writes_rolls_compactions_and_openings_leaves_what_it_must() {
             let found = written.check(&log.reader(), &format!("seed {seed}"));
             assert_eq!(found, written.left(cleaned_to), "seed {seed}");
         }
-        assert!(Path::new(log.dir()).is_absolute());
     }
 }

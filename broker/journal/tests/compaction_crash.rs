@@ -7,11 +7,11 @@ mod common;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use common::keyed::{Written, compact, try_compact};
+use common::keyed::{Written, compact, try_compact, upto};
 use common::{dir, open, small};
 use felix_journal::disk::Fault;
-use felix_journal::{Disk, Log, RetentionPolicy, SimDisk, Verdict, inspect};
-use felix_model::{Offset, TimeMs};
+use felix_journal::{Disk, Keep, Log, RetentionPolicy, SimDisk, Verdict, inspect};
+use felix_model::{BatchHeader, Offset, Record, TimeMs};
 
 const KEYS: u64 = 7;
 
@@ -261,6 +261,48 @@ fn a_log_whose_compaction_failed_goes_on_or_says_that_it_cannot() {
         }
     }
     assert!(poisoned > 0 && poisoned < calls);
+}
+
+/// A rule that knows the newest records although they were only written.
+struct Knows(BTreeSet<u64>);
+
+impl Keep for Knows {
+    fn keep(&mut self, _: &BatchHeader, records: &[Record], stay: &mut Vec<bool>) {
+        stay.extend(
+            records
+                .iter()
+                .map(|record| self.0.contains(&record.offset.0)),
+        );
+    }
+}
+
+#[test]
+fn a_record_never_goes_before_the_one_that_replaces_it_is_durable() {
+    for seed in 0..40 {
+        let disk = SimDisk::new(seed);
+        let (mut log, _) = open(&disk, small());
+        let mut written = Written::default();
+        let mut write = |log: &mut Log, records: u64| {
+            let until = log.end().0 + records;
+            while log.end().0 < until {
+                let base = log.end().0;
+                log.append(&[written.batch(base, 3, 2)]).unwrap();
+            }
+            written.clone()
+        };
+        write(&mut log, 90);
+        log.close_segment().unwrap();
+        let written = write(&mut log, 9);
+        // Of each key the newest record is in the part that was not synced.
+        let mut keep = Knows(written.left(log.end().0));
+        log.compact(upto(log.durable_end()), &mut keep).unwrap();
+        drop(log);
+        disk.power_cut(seed);
+        let (log, _) = open(&disk, small());
+        let found = written.check(&log.reader(), "cut");
+        assert!(found.is_superset(&keep.0), "seed {seed}");
+        assert!(found.len() < written.0.len());
+    }
 }
 
 #[test]

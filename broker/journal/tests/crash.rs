@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use common::{batch, batch_at, dir, expected, open, segments, small, values};
 use felix_journal::disk::Fault;
-use felix_journal::{Disk, Log, LogOptions, RetentionPolicy, SimDisk};
+use felix_journal::{AppendFailed, Disk, Log, LogOptions, RetentionPolicy, SimDisk};
 use felix_model::{Offset, TimeMs};
 
 /// What a caller had been told when the machine stopped.
@@ -377,10 +377,7 @@ fn a_failed_sync_stops_the_log_for_good_and_readers_stop_at_what_is_durable() {
         log.sync(),
         Err(felix_journal::SyncFailed::Poisoned)
     ));
-    assert_eq!(
-        log.append(&[batch(4, 1)]),
-        Err(felix_journal::AppendFailed::Poisoned)
-    );
+    assert_eq!(log.append(&[batch(4, 1)]), Err(AppendFailed::Poisoned));
     assert_eq!(log.reader().end(), Offset(2));
     assert_eq!(values(&log.reader(), Offset(0)), expected(0..2));
     drop(log);
@@ -435,10 +432,7 @@ fn a_failed_write_that_cannot_be_undone_stops_the_log_for_good() {
     disk.fail(disk.calls() + 1, Fault::Io);
     assert!(log.append(&[batch(2, 1)]).is_err());
     assert!(log.is_poisoned());
-    assert_eq!(
-        log.append(&[batch(2, 1)]),
-        Err(felix_journal::AppendFailed::Poisoned)
-    );
+    assert_eq!(log.append(&[batch(2, 1)]), Err(AppendFailed::Poisoned));
 }
 
 #[test]
@@ -453,11 +447,8 @@ fn a_full_disk_refuses_writes_and_goes_on_when_there_is_room_again() {
             Err(refused) => break refused,
         }
     };
-    assert_eq!(refused, felix_journal::AppendFailed::Full);
-    assert_eq!(
-        log.append(&[batch(next, 1)]),
-        Err(felix_journal::AppendFailed::Full)
-    );
+    assert_eq!(refused, AppendFailed::Full);
+    assert_eq!(log.append(&[batch(next, 1)]), Err(AppendFailed::Full));
     assert_eq!(values(&log.reader(), Offset(0)), expected(0..next));
     disk.full(1 << 20);
     for offset in next..next + 20 {
@@ -499,5 +490,27 @@ fn one_failing_call_never_costs_a_durable_record() {
                 );
             }
         }
+    }
+}
+
+#[test]
+fn a_write_that_was_refused_for_want_of_room_does_not_come_back_after_a_power_cut() {
+    for seed in 0..200 {
+        let disk = SimDisk::new(seed);
+        let (mut log, _) = Log::open(Arc::new(disk.clone()), &dir(), small()).unwrap();
+        log.append(&[batch(0, 2)]).unwrap();
+        log.sync().unwrap();
+        // The first of two batches fits, and is there when the write fails.
+        let (first, second) = (batch(2, 3), batch(5, 3));
+        let space = disk.space(&dir()).unwrap();
+        disk.full(space.total - space.available + first.len() as u64 + 10);
+        let refused = log.append(&[first, second]);
+        assert_eq!(refused, Err(AppendFailed::Full), "seed {seed}");
+        assert_eq!(log.end(), Offset(2));
+        drop(log);
+        disk.power_cut(seed);
+        let (log, _) = open(&disk, small());
+        assert_eq!(log.end(), Offset(2), "seed {seed}");
+        assert_eq!(values(&log.reader(), Offset(0)), expected(0..2));
     }
 }

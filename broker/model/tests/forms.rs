@@ -9,7 +9,9 @@ mod tests {
         schedule_record,
     };
     use felix_model::native::{NativeProducer, internal_headers, records_from_payloads};
-    use felix_model::{InternalHeaders, Offset, Payloads, ProducerId, Record, TimeMs};
+    use felix_model::{
+        Generation, InternalHeaders, Offset, Payloads, ProducerId, Record, TimeMs, patch,
+    };
     use proptest::prelude::*;
 
     fn records(batch: impl Into<Bytes>) -> Vec<Record> {
@@ -260,13 +262,13 @@ mod tests {
         let record = (None, Some(b"payload".as_slice()));
         schedule_record(&mut batch, 9, b"secret-id", record, &users).unwrap();
         let mut batch = batch.finish().unwrap();
-        felix_model::patch(&mut batch, Offset(40), felix_model::Generation(3));
+        patch(&mut batch, Offset(40), Generation(3));
         let shown = forms::shown(&batch.freeze()).unwrap();
-        let header = felix_model::verify(&shown).unwrap();
+        let header = verify(&shown).unwrap();
         assert_eq!((header.base(), header.leader_epoch), (Offset(40), 3));
         assert!(!header.is_internal());
         assert!(!shown.windows(6).any(|window| window == b"secret"));
-        let read: Vec<_> = felix_model::Records::new(&shown)
+        let read: Vec<_> = Records::new(&shown)
             .unwrap()
             .collect::<Result<_, _>>()
             .unwrap();

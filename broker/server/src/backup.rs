@@ -136,6 +136,7 @@ fn copy(shared: &Shared, to: PathBuf) -> Result<Report, BackupRefused> {
             bytes: copied.bytes,
         });
     }
+    copy_caches(shared, &to, &mut shards)?;
     // A copy that says whose it is can be started from.
     let identity = felix_journal::durable::read(store.disk.as_ref(), &store.root.join(IDENTITY))
         .map_err(|e| directory(&e))?;
@@ -149,4 +150,37 @@ fn copy(shared: &Shared, to: PathBuf) -> Result<Report, BackupRefused> {
         directory: to,
         shards,
     })
+}
+
+/// The logs of caches. What they come to is read from them at the first start.
+fn copy_caches(shared: &Shared, to: &Path, shards: &mut Vec<Copied>) -> Result<(), BackupRefused> {
+    for (handle, shard, cell) in shared.caches.open_shards() {
+        let Some(log) = cell.log() else { continue };
+        let spec = handle.spec();
+        let name = format!("cache {}", spec.id);
+        let until = log.flush().map_err(|error| BackupRefused::Flush {
+            stream: name.clone(),
+            shard: shard.0,
+            reason: error.to_string(),
+        })?;
+        let place = |root: &Path| {
+            felix_journal::data_dir::cache_log_dir(root, &spec.id, spec.incarnation, shard)
+        };
+        let copied = log
+            .copy_to(&place(to), until)
+            .map_err(|source| BackupRefused::Copy {
+                stream: name.clone(),
+                shard: shard.0,
+                source,
+            })?;
+        shards.push(Copied {
+            stream: name,
+            incarnation: spec.incarnation.0,
+            shard: shard.0,
+            start: copied.start.0,
+            end: copied.end.0,
+            bytes: copied.bytes,
+        });
+    }
+    Ok(())
 }

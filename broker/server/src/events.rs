@@ -360,6 +360,13 @@ pub(crate) fn micros(timestamp_ms: i64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use bytes::BytesMut;
+    use felix_model::Generation;
+    use felix_wire::event::EventBatch;
+    use felix_wire::frame::{Accepts, Incoming, split};
+
     use super::*;
 
     fn run(count: usize, bytes: usize) -> Run {
@@ -371,6 +378,67 @@ mod tests {
             payloads,
             times,
         }
+    }
+
+    /// A batch of ten records at `base` of which some stay.
+    fn thinned(base: u64, stay: &[u64]) -> Arc<Batch> {
+        let payloads: Vec<String> = (base..base + 10).map(|offset| offset.to_string()).collect();
+        let list = Payloads::build(payloads.iter().map(String::as_bytes)).unwrap();
+        let none = InternalHeaders::default();
+        let mut batch = records_from_payloads(&list, None, 5, &none).unwrap();
+        patch(&mut batch, Offset(base), Generation(0));
+        let stay: Vec<bool> = (0..10).map(|delta| stay.contains(&delta)).collect();
+        let batch = felix_model::batch::thin(&batch.freeze(), &stay)
+            .unwrap()
+            .unwrap();
+        Arc::new(Batch::from_log(batch.freeze()).unwrap())
+    }
+
+    #[test]
+    fn what_compaction_took_before_between_and_in_batches_is_said_as_skipped() {
+        let delivery = Delivery {
+            from: Offset(12),
+            batches: vec![
+                thinned(10, &[0, 3, 4, 8]),
+                thinned(40, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
+                thinned(50, &[5]),
+            ]
+            .into(),
+            skipped_before: 2,
+            lost: 0,
+        };
+        let form = Form::Shared {
+            offsets: true,
+            stamps: false,
+        };
+        let mut out = Vec::new();
+        let delivered = frames(&form, &delivery, &mut out).unwrap();
+        assert_eq!((delivered.records, delivered.next), (14, Offset(60)));
+        let accepts = Accepts {
+            payload_bytes_max: 1 << 20,
+            extensions: false,
+        };
+        let mut told = Vec::new();
+        for frame in out {
+            let mut bytes = BytesMut::from(&frame[..]);
+            let Some(Incoming::Published(frame)) = split(&mut bytes, accepts).unwrap() else {
+                panic!("a whole frame");
+            };
+            let batch = EventBatch::decode(frame.flags, frame.payload).unwrap();
+            for (place, event) in batch.events().enumerate() {
+                let offset = batch.base_offset.unwrap() + place as u64;
+                assert_eq!(event.payload, offset.to_string());
+            }
+            told.push((
+                batch.base_offset.unwrap(),
+                batch.count,
+                batch.skipped_before,
+            ));
+        }
+        assert_eq!(told, [(13, 2, 3), (18, 1, 3), (40, 10, 21), (55, 1, 5)]);
+        let records = Form::Records { subscription_id: 1 };
+        let delivered = frames(&records, &delivery, &mut Vec::new()).unwrap();
+        assert_eq!((delivered.records, delivered.next), (15, Offset(60)));
     }
 
     #[test]

@@ -60,6 +60,9 @@ pub(crate) const READ_RECORDS_MAX: usize = 10_000;
 /// Bytes of one `stream_read` answer, unless the caller asks for fewer.
 pub(crate) const READ_BYTES_MAX: usize = 4 * 1024 * 1024;
 
+/// A log whose compaction failed is left alone for this long: neither a full disk nor damage is gone sooner.
+pub(crate) const COMPACTION_RETRY: Duration = Duration::from_secs(60);
+
 /// How long a publish may wait for its turn in the tenant's queue.
 pub(crate) const PUBLISH_QUEUE_WAIT: Duration = Duration::from_millis(2_000);
 

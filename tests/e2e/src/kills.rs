@@ -321,7 +321,7 @@ impl Random {
     }
 
     /// A number of the range.
-    fn within(&mut self, range: std::ops::Range<u64>) -> u64 {
+    pub(crate) fn within(&mut self, range: std::ops::Range<u64>) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

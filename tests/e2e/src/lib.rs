@@ -18,6 +18,7 @@ mod node;
 mod outside;
 mod proxy;
 pub mod raw;
+pub mod readings;
 pub mod said;
 pub mod stopped_reader;
 

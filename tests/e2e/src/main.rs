@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use felix_e2e::{Home, idle, kills, stopped_reader};
+use felix_e2e::{Home, idle, kills, readings, stopped_reader};
 use felixctl::surroundings::Surroundings;
 use indicatif::ProgressBar;
 
@@ -21,6 +21,9 @@ enum Command {
         /// How often
         #[arg(long, default_value_t = 30)]
         count: u32,
+        /// Load caches, counters, groups and commits instead of streams
+        #[arg(long)]
+        readings: bool,
         /// Chooses the moments; printed by a run that chose its own
         #[arg(long)]
         seed: Option<u64>,
@@ -47,7 +50,12 @@ async fn main() -> ExitCode {
         return felixctl::run(arguments, Surroundings::read()).await.into();
     }
     let outcome = match Command::parse() {
-        Command::Kills { count, seed } => campaign(count, seed).await,
+        Command::Kills {
+            count,
+            readings: false,
+            seed,
+        } => campaign(count, seed).await,
+        Command::Kills { count, seed, .. } => readings_campaign(count, seed).await,
         Command::IdleConnections { count } => idle_connections(count).await,
         Command::StoppedReader { seconds } => stopped_reader(Duration::from_secs(seconds)).await,
     };
@@ -86,6 +94,35 @@ async fn idle_connections(count: usize) -> Result<(), String> {
     }
     println!("1 passed, 0 failed");
     Ok(())
+}
+
+async fn readings_campaign(count: u32, seed: Option<u64>) -> Result<(), String> {
+    let seed = seed
+        .map_or_else(getrandom::u64, Ok)
+        .map_err(|error| error.to_string())?;
+    let home = home()?;
+    println!("seed {seed}, data in {}", home.path().display());
+    let began = Instant::now();
+    let bar = ProgressBar::new(u64::from(count));
+    let random = kills::Random::new(seed);
+    let outcome = readings::run(&home, count, random, |round| {
+        bar.set_position(u64::from(round));
+    })
+    .await;
+    bar.finish_and_clear();
+    match outcome {
+        Ok(summary) => {
+            summary.print(seed, began);
+            Ok(())
+        }
+        Err(failed) => {
+            let kept = home.keep();
+            Err(format!(
+                "seed {seed}: {failed}\nthe node's directory is kept in {}",
+                kept.display()
+            ))
+        }
+    }
 }
 
 async fn campaign(count: u32, seed: Option<u64>) -> Result<(), String> {

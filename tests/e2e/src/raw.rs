@@ -6,12 +6,13 @@ use bytes::{Bytes, BytesMut};
 use felix_model::Payloads;
 use felix_wire::ack::Ack;
 use felix_wire::event::EventBatch;
-use felix_wire::extension::{Extension, Extensions};
+use felix_wire::extension::requests::{Ask, Call};
+use felix_wire::extension::{Answer, Extension, Extensions};
 use felix_wire::flags::{Flags, Layout};
 use felix_wire::frame::{Accepts, Frame, FrameRefused, Incoming, split};
 use felix_wire::message::{Message, MessageRefused, Subscribe};
 use felix_wire::negotiate::{Features, Offer};
-use felix_wire::publish::{BinaryAck, Outgoing, Producer, PublishTooLong, Request};
+use felix_wire::publish::{BinaryAck, Names, Outgoing, Producer, PublishTooLong, Request};
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream, TransportConfig, VarInt};
 use rustls::RootCertStore;
@@ -76,7 +77,7 @@ pub fn offer() -> Offer {
         flags: Some(Flags::ALL),
         features: Features::ALL,
         reads_second_word: true,
-        extensions: Extensions::from_iter([Extension::Records]),
+        extensions: Extensions::from_iter([Extension::Records, Extension::Requests]),
     }
 }
 
@@ -293,6 +294,29 @@ impl Stream {
         };
         self.write(&frame.encode()).await?;
         self.message().await
+    }
+
+    /// Makes a binary call on a stream or cache of tenant `dev`, namespace `default`, and takes the next frame for its
+    /// answer.
+    ///
+    /// # Errors
+    /// [`WireFailed`].
+    pub async fn call(&mut self, object: &str, ask: impl Into<Ask>) -> Result<Answer, WireFailed> {
+        const CORRELATION: u64 = 5;
+        let unexpected = |what: &dyn std::fmt::Display| WireFailed::Unexpected(what.to_string());
+        let call = Call {
+            names: Names::new("dev", "default", object).map_err(|error| unexpected(&error))?,
+            ask: ask.into(),
+        };
+        let mut frame = BytesMut::new();
+        call.encode_into(CORRELATION, &mut frame)?;
+        self.write(&frame).await?;
+        match self.incoming.frame().await? {
+            Some(Incoming::Extension(frame)) if frame.correlation == CORRELATION => frame
+                .answer(offer().extensions)
+                .map_err(|refused| unexpected(&refused)),
+            other => Err(WireFailed::Unexpected(format!("{other:?}"))),
+        }
     }
 
     /// Publishes payloads to a stream of tenant `dev`, namespace `default`, in the binary form, acknowledged.

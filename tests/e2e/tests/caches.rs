@@ -442,7 +442,7 @@ async fn of_many_who_create_a_deleted_key_exactly_one_wins() {
 #[tokio::test]
 async fn nothing_acknowledged_is_lost_by_kills_and_counters_add_up() {
     let home = home();
-    let mut expected = BTreeMap::new();
+    let mut expected: BTreeMap<String, String> = BTreeMap::new();
     let mut sum = 0;
     for round in 0..5_u64 {
         let node = home.start().await.unwrap();

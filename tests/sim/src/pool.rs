@@ -10,8 +10,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use felix_engine::WriteFailure;
 use felix_journal::{
-    AppendFailed, DiskError, DiskFile, Log, PrepareJob, RetainJob, RetentionPolicy, SealJob,
-    SyncFailed, SyncJob,
+    AppendFailed, CompactOptions, DiskError, DiskFile, Keep, Log, PrepareJob, RetainJob,
+    RetentionPolicy, SealJob, SyncFailed, SyncJob,
 };
 use felix_model::{BatchHeader, Offset, TimeMs};
 
@@ -317,6 +317,29 @@ impl Pool {
             });
         }
         self.log.start()
+    }
+
+    /// Writes closed segments again without what nobody needs, below this offset; if `rolls`, after closing the one that
+    /// is written to. How many records are gone.
+    pub(crate) fn compact(&mut self, below: Offset, rolls: bool, keep: &mut dyn Keep) -> u64 {
+        // The journal syncs a log in one place at a time.
+        if rolls && self.jobs.is_empty() {
+            let before = self.log.durable_end();
+            let closed = self.log.close_segment();
+            let end = self.log.durable_end();
+            if closed.is_ok() && end > before {
+                self.report(Report::Flushed(end));
+            }
+        }
+        let options = CompactOptions {
+            below,
+            bytes_per_second: None,
+        };
+        let done = self.log.compact(options, keep);
+        if self.log.is_poisoned() {
+            self.poisoned();
+        }
+        done.map_or(0, |done| done.records_dropped)
     }
 
     /// Lets go of what an idle log need not hold; whether the log is well.

@@ -15,6 +15,10 @@ pub(super) struct Feed {
     /// The offset after the last record that was taken.
     pub(super) position: u64,
     pub(super) asked: Asked,
+    /// Where what was delivered ends.
+    end: u64,
+    /// Bytes of what nobody took yet.
+    bytes: u64,
     batches: VecDeque<Arc<Batch>>,
     current: Option<Records>,
     /// Taken out, and handed back because there was no room for it.
@@ -36,6 +40,8 @@ impl Feed {
             id,
             position,
             asked: Asked::No,
+            end: position,
+            bytes: 0,
             batches: VecDeque::new(),
             current: None,
             peeked: None,
@@ -44,7 +50,21 @@ impl Feed {
 
     pub(super) fn push(&mut self, batches: Vec<Arc<Batch>>) {
         self.asked = Asked::No;
+        if let Some(last) = batches.last() {
+            self.end = last.end.0;
+        }
+        self.bytes += batches.iter().map(|batch| batch.bytes_len).sum::<u64>();
         self.batches.extend(batches);
+    }
+
+    /// Whether a poll for so many records should wait for another delivery, because there are more and fewer than it
+    /// asks for are at hand.
+    pub(super) fn is_short(&self, most: usize, bytes_max: u64, tail: u64) -> bool {
+        let at_hand = self.end.saturating_sub(self.position);
+        self.asked != Asked::Parked
+            && self.end < tail
+            && at_hand < most as u64
+            && self.bytes < bytes_max
     }
 
     /// The next record at or above the position.
@@ -55,6 +75,7 @@ impl Feed {
         loop {
             if self.current.is_none() {
                 let batch = self.batches.pop_front()?;
+                self.bytes = self.bytes.saturating_sub(batch.bytes_len);
                 // A batch that cannot be read holds nothing for anybody: readers are not given it either.
                 self.current = batch.log().and_then(|log| Records::new(log).ok());
             }

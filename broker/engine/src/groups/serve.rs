@@ -83,6 +83,12 @@ impl Group {
                 }
                 continue;
             }
+            let space = bytes_max(first) as u64;
+            let tail = core.moment.tail.0;
+            let is_short = |feed: &Feed| feed.is_short(most, space, tail);
+            if core.open < limits::OPEN_MAX && self.feed.as_ref().is_some_and(is_short) {
+                return self.ask_for_more(core);
+            }
             let record_bytes_max = first.poll.record_bytes_max;
             let bytes_max = bytes_max(first);
             let taken = self.take_new(core, most, bytes_max, record_bytes_max);

@@ -55,6 +55,7 @@ impl Group {
         holder: Option<&Holder>,
     ) -> Result<Standing, SettleRefused> {
         let offset = item.offset.0;
+        let named = item.attempts > 0;
         let tail = core.moment.tail;
         if item.offset >= tail {
             return Err(SettleRefused::PastTail { tail });
@@ -64,11 +65,12 @@ impl Group {
                 Ok(Standing::Done)
             } else if offset < self.inherited && holder.is_none() {
                 Ok(Standing::Inherited)
+            } else if named {
+                Err(SettleRefused::Stale)
             } else {
                 Err(SettleRefused::NotHandedOut)
             };
         };
-        let named = item.attempts > 0;
         match open.state {
             State::Claimed(lease) => {
                 let other = named && item.attempts != open.attempts;

@@ -8,7 +8,7 @@ use super::{Shard, Status};
 use crate::effect::Effect;
 use crate::input::{CloseReason, Page, ReaderId, Start};
 use crate::refused::{ReaderEnd, SubscribeRefused};
-use crate::window::{NextRun, Want, next_run};
+use crate::window::{NextRun, Want, is_page_at, is_sparse_page, next_run};
 
 /// All readers of a shard: a table of slots, so that a commit reaches those that wait without
 /// looking anybody up.
@@ -426,41 +426,6 @@ impl Memo {
             }
         }
     }
-}
-
-/// Is it what was asked for: whole batches without holes, the first holding the position?
-///
-/// A hole would be lost data passed off as a skip, so the reader is ended instead.
-fn is_page_at(
-    batches: &[std::sync::Arc<crate::batch::Batch>],
-    position: Offset,
-    committed: Offset,
-) -> bool {
-    let Some(first) = batches.first() else {
-        return false;
-    };
-    first.base <= position
-        && first.end > position
-        && batches
-            .windows(2)
-            .all(|pair| matches!(pair, [one, two] if one.end == two.base))
-        && batches.last().is_some_and(|last| last.end <= committed)
-}
-
-/// Is it what can be left of what was asked for, and does it lead on?
-fn is_sparse_page(
-    batches: &[std::sync::Arc<crate::batch::Batch>],
-    next: Offset,
-    position: Offset,
-    committed: Offset,
-) -> bool {
-    let in_order = batches
-        .windows(2)
-        .all(|pair| matches!(pair, [one, two] if one.end <= two.base));
-    in_order
-        && batches.first().is_none_or(|first| first.end > position)
-        && batches.last().is_none_or(|last| last.end <= next)
-        && (position.plus(1)..=committed).contains(&next)
 }
 
 #[cfg(test)]

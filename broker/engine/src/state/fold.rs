@@ -17,6 +17,8 @@ pub struct StateFold {
     pub(super) index: Index,
     pub(super) once: Once<i64>,
     pub(super) as_of: Option<Offset>,
+    /// Bytes of commits that were observed: a snapshot it began from does not have them.
+    pub(super) observed_bytes: u64,
     covered: Offset,
 }
 
@@ -28,6 +30,7 @@ impl StateFold {
             index: Index::new(),
             once: Once::new(bounds),
             as_of: None,
+            observed_bytes: 0,
             covered: Offset::ZERO,
         }
     }
@@ -48,6 +51,7 @@ impl StateFold {
             index: Index::from_sorted(loaded.entries),
             once,
             as_of: loaded.sums.first().map(|(_, newest)| newest.offset),
+            observed_bytes: 0,
             covered: loaded.covered,
         })
     }
@@ -69,6 +73,7 @@ impl StateFold {
         let Some(commit) = Commit::read(record)? else {
             return Ok(());
         };
+        self.observed_bytes += decide::size(&commit);
         for change in &commit.changes {
             self::change(
                 &mut self.index,

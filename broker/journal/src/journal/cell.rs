@@ -190,13 +190,20 @@ impl Cell {
         let Some(_open) = self.stay_open() else {
             return;
         };
-        let Ok(Some(job)) = self.writer().log.begin_sync() else {
-            return;
-        };
+        // Whoever has to know of a failure has heard of it.
+        let _ = self.flush_open();
+    }
+
+    /// Makes durable what is written now. Nothing is held up meanwhile.
+    fn flush_open(&self) -> Result<(), SyncFailed> {
+        // Not kept: finishing holds the log as well.
+        let job = self.writer().log.begin_sync()?;
+        let Some(job) = job else { return Ok(()) };
         let result = job.run();
         let mut writer = self.writer();
         let result = writer.log.finish_sync(&job, result);
         writer.report_flush(&result);
+        result.map(drop)
     }
 
     /// Takes a prepared segment.
@@ -265,7 +272,7 @@ impl Cell {
             return Ok(Compacted::default());
         };
         let job = self.writer().log.begin_compact(options)?;
-        let result = job.run(keep, &mut |bytes| {
+        let result = job.run(keep, &mut || self.flush_open(), &mut |bytes| {
             if self.inbox().closed {
                 return ControlFlow::Break(());
             }

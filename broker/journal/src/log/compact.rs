@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   read one or several neighbours -> <base>.<serial>.cleaned, synced
+//!   all that was written to the log until now synced: what replaces a record must not be lost after it
 //!   manifest replaced                             the commit: from here on the new file is the log
 //!   its seal removed, renamed to <base>.log       readers that are inside an old file go on reading it
 //!   index, time index and seal written, the other files that were read removed
@@ -17,7 +18,8 @@ use felix_model::{BatchHeader, Offset, Record};
 
 use super::manifest::Manifest;
 use super::scan::Stop;
-use super::segment::{Segment, Shared};
+use super::segment::Segment;
+use super::shared::Shared;
 use super::{Damage, DiskError, Log, SyncFailed, durable};
 use crate::disk::Doing;
 use crate::limits;
@@ -149,7 +151,8 @@ impl Log {
         keep: &mut dyn Keep,
     ) -> Result<Compacted, CompactFailed> {
         let job = self.begin_compact(options)?;
-        job.run(keep, &mut |_| ControlFlow::Continue(()))
+        let settle = &mut || self.sync_records().map(drop);
+        job.run(keep, settle, &mut |_| ControlFlow::Continue(()))
     }
 
     /// Closes the active segment, makes it durable and seals it, so that it can be compacted. Answers where the new one
@@ -203,7 +206,8 @@ impl CompactJob {
     }
 
     /// Reads the segments and replaces those of which something goes, or which are small and lie side by side. Blocking;
-    /// appends and reads go on. `pause` is called with the bytes read since its last call, four times a mebibyte; it may
+    /// appends and reads go on. `settle` is called before each commit and makes durable all that was written until then:
+    /// what replaces a record must not be lost after the record has gone. `pause` is called with the bytes read since its last call, four times a mebibyte; it may
     /// wait, and may end the compaction, which keeps what was committed.
     ///
     /// # Errors
@@ -211,6 +215,7 @@ impl CompactJob {
     pub fn run(
         &self,
         keep: &mut dyn Keep,
+        settle: &mut dyn FnMut() -> Result<(), SyncFailed>,
         pause: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Compacted, CompactFailed> {
         let mut manifest = self.shared.manifest();
@@ -225,6 +230,7 @@ impl CompactJob {
             job: self,
             sifter: Sifter::new(self.options.below, keep),
             pace: Pace::new(self.options.bytes_per_second, pause),
+            settle,
             manifest: &mut manifest,
             generation: 0,
             done: Compacted::default(),
@@ -252,6 +258,7 @@ struct Run<'a> {
     job: &'a CompactJob,
     sifter: Sifter<'a>,
     pace: Pace<'a>,
+    settle: &'a mut dyn FnMut() -> Result<(), SyncFailed>,
     manifest: &'a mut Manifest,
     /// Of the last batch that was seen.
     generation: u32,

@@ -7,7 +7,8 @@ use felix_model::{Generation, Offset};
 
 use super::mark::Mark;
 use super::plan::{self, Cut, Plan, Planned};
-use super::segment::{self, Reach, Segment, Shared};
+use super::segment::{self, Reach, Segment};
+use super::shared::Shared;
 use super::{Kind, Log, LogOptions, OpenFiles, OpenRefused, Recovered, names};
 use crate::disk::{Disk, DiskError, DiskFile, Doing, read_full};
 use crate::{durable, limits};

@@ -9,7 +9,8 @@ use felix_model::{Offset, TimeMs};
 
 use super::index::Index;
 use super::scan::Stop;
-use super::segment::{self, Reach, Segment, Shared};
+use super::segment::{self, Reach, Segment};
+use super::shared::Shared;
 use super::{Damage, Kind, Log, SyncFailed, durable, names};
 use crate::disk::{DiskError, Doing};
 

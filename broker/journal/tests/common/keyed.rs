@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use felix_journal::compact::NewestByKey;
-use felix_journal::{CompactOptions, Compacted, Log, LogReader};
+use felix_journal::{CompactOptions, Compacted, Log, LogReader, SimDisk};
+
+use super::{open, small};
 use felix_model::{BatchBuilder, BatchOptions, Compression, Generation, Offset, Records, patch};
 
 /// What was written: key and value by offset.
@@ -111,4 +113,17 @@ pub fn upto(below: Offset) -> CompactOptions {
         below,
         bytes_per_second: None,
     }
+}
+
+/// A log of 300 records in small segments, all closed but the last.
+pub fn filled(disk: &SimDisk, keys: u64) -> (Log, Written) {
+    let (mut log, _) = open(disk, small());
+    let mut written = Written::default();
+    while log.end().0 < 300 {
+        let base = log.end().0;
+        log.append(&[written.batch(base, 1 + base % 4, keys)])
+            .unwrap();
+    }
+    log.sync().unwrap();
+    (log, written)
 }

@@ -1,6 +1,7 @@
 //! Opening a cache's shard: from its log, and the index that was written down beside it.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use felix_engine::cache::{CacheOptions, CacheShard, Fold, KEY_BYTES_MAX};
@@ -178,6 +179,11 @@ impl Caches {
         }
         let options = options(spec);
         let index = snapshot::read(store.disk.as_ref(), &index_file(&directory), recovered.end);
+        if index.is_some()
+            && let Some(slot) = handle.slots.get(shard.0 as usize)
+        {
+            slot.snapshot_at.store(recovered.bytes, Ordering::Relaxed);
+        }
         let fold = index.map_or_else(
             || Fold::new(options.once),
             |loaded| Fold::from_snapshot(loaded, options.once),

@@ -277,7 +277,7 @@ async fn submit(
             Ok(_) => {}
             Err(_) => metrics.publish_refused.increment(1),
         }
-        done(outcome.map_err(refusal));
+        done(outcome.map_err(|refused| refusal(&refused)));
     };
     cell.commit(op, state::options(&spec), grant, Box::new(counted));
     Ok(())
@@ -293,10 +293,10 @@ fn bytes(op: &CommitOp) -> u64 {
     (commit.entity.len() + commit.event.len() + changes.sum::<usize>()) as u64
 }
 
-fn refusal(refused: CommitRefused) -> Refused {
+fn refusal(refused: &CommitRefused) -> Refused {
     let message = refused.to_string();
     let limit = |reason| Failure::new(Code::LimitExceeded, message.clone()).with_reason(reason);
-    match refused {
+    match *refused {
         CommitRefused::EntityLength { .. } | CommitRefused::KeyLength { .. } => {
             limit("key_bytes").into()
         }

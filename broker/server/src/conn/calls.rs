@@ -161,8 +161,8 @@ pub(crate) async fn hand_over(state: &mut StreamState, gathered: Gathered) {
 #[cfg(test)]
 mod tests {
     use bytes::BytesMut;
-    use felix_wire::extension::requests::{CacheGet, CounterGet, CounterValue, GroupDescribe};
     use felix_wire::error::Retry;
+    use felix_wire::extension::requests::{CacheGet, CounterGet, CounterValue, GroupDescribe};
     use felix_wire::extension::{Answer, Extension, Extensions};
     use felix_wire::flags::Flags;
     use felix_wire::frame::{Accepts, Incoming, split};

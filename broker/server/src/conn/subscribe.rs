@@ -124,7 +124,11 @@ async fn begin(state: &StreamState, ask: &Subscribe) -> Result<Subscription, Not
         message::Start::Offset(offset) => Start::Offset(Offset(offset)),
     };
     let (reader, mailbox) = cell.subscribe(start);
-    let reader = Reader { cell, id: reader };
+    let reader = Reader {
+        cell,
+        id: reader,
+        mailbox: Arc::clone(&mailbox),
+    };
     let (start, live) = match mailbox.take().await {
         Said::Subscribed { start, live } => (start, live),
         Said::Refused(why) => return Err(not_subscribed(why, start)),
@@ -209,11 +213,12 @@ fn not_subscribed(why: SubscribeRefused, start: Start) -> NotSubscribed {
 struct Reader {
     cell: Arc<Cell>,
     id: ReaderId,
+    mailbox: Arc<Mailbox>,
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.cell.unsubscribe(self.id);
+        self.cell.unsubscribe(self.id, &self.mailbox);
     }
 }
 

@@ -3,24 +3,21 @@
 
 use std::sync::Arc;
 
-use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use bytes::{Buf as _, Bytes};
 use felix_engine::groups::{
-    Answer, Ask, Delivery, Description, GroupName, Holder, Item, LetterView, Poll, ScheduleId,
-    ScheduleView, SeekTo, Settle, SettleRefused, Verb, Which,
+    Ask, GroupName, Holder, Item, Poll, ScheduleId, SeekTo, Settle, Verb, Which,
 };
-use felix_model::{BatchBuilder, BatchOptions, Headers, Offset, Record, ShardIndex, TimeMs};
+use felix_model::{BatchBuilder, BatchOptions, Offset, ShardIndex, TimeMs};
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::Refused;
 use felix_wire::extension::requests::{
-    Ask as Wire, Claim, Claimed, DeadLetter, DeadLetters, GroupDeleted, GroupDescribed,
-    GroupExtended, GroupListed, GroupListing, GroupPolled, GroupSought, GroupStanding, Header,
-    LettersMoved, List, Reply, ScheduleAdd, ScheduleCancelled, ScheduleListed, Scheduled, Settled,
-    Text, Unsettled, Waiting,
+    Ask as Wire, Claim, Header, List, Reply, ScheduleAdd, ScheduleCancelled, Text,
 };
 use felix_wire::limits::PAYLOAD_BYTES_MAX;
 use felix_wire::message::Start;
 
-use super::{call, refused, unsettled};
+use super::call;
+use super::replies::{Form, reply};
 use crate::conn::calls::{Caller, Turn};
 use crate::conn::groups::holder;
 use crate::conn::stream::StreamState;
@@ -38,32 +35,6 @@ struct Question {
     shard: u32,
     ask: Ask,
     form: Form,
-}
-
-/// In which form a call is answered, with what the answer repeats of it.
-enum Form {
-    Polled,
-    Acked(Vec<Item>),
-    Nacked(Vec<Item>),
-    Extended(Vec<Item>),
-    SetAside(Vec<Item>),
-    Letters,
-    Redriven,
-    Discarded,
-    Sought,
-    Described,
-    Deleted,
-    Listed,
-    Scheduled {
-        id: Text,
-        shard: u32,
-    },
-    Cancelled,
-    /// The shard after this one, if the listing goes on there.
-    Schedules {
-        shard: u32,
-        next: Option<u32>,
-    },
 }
 
 /// Carries out calls on the groups and schedules of one stream.
@@ -381,18 +352,7 @@ fn random_id() -> Result<Text, Failure> {
     Ok(hex.into())
 }
 
-/// Where a page of schedules ended: the shard, and in it the time and place of the last one, or nothing when the shard
-/// begins.
-fn cursor(shard: u32, after: Option<(TimeMs, u64)>) -> Bytes {
-    let mut cursor = BytesMut::with_capacity(20);
-    cursor.put_u32(shard);
-    if let Some((due, order)) = after {
-        cursor.put_u64(due.0);
-        cursor.put_u64(order);
-    }
-    cursor.freeze()
-}
-
+/// What [`Form::Schedules`] made of the end of a page.
 fn place(cursor: &Bytes) -> Result<(u32, Option<(TimeMs, u64)>), Failure> {
     let mut cursor = cursor.clone();
     match cursor.len() {
@@ -405,176 +365,5 @@ fn place(cursor: &Bytes) -> Result<(u32, Option<(TimeMs, u64)>), Failure> {
             Code::InvalidRequest,
             "the cursor is none of this broker's",
         )),
-    }
-}
-
-/// The answer as a reply of the form that was asked for.
-fn reply(answer: Answer, form: Form) -> Result<Reply, Failure> {
-    let too_long = |error: felix_wire::publish::PublishTooLong| {
-        Failure::new(Code::LimitExceeded, error.to_string())
-    };
-    Ok(match (answer, form) {
-        (Answer::Refused(why), _) => return Err(refused(why)),
-        (Answer::Records(deliveries), _) => {
-            let records = List::build(deliveries.into_iter().map(claimed)).map_err(too_long)?;
-            Reply::GroupPoll(GroupPolled { records })
-        }
-        (Answer::Settled(results), form) => return settled(&results, form),
-        (Answer::Letters { letters, more }, _) => {
-            let letters = List::build(letters.into_iter().map(letter)).map_err(too_long)?;
-            Reply::GroupDeadLetters(DeadLetters { letters, more })
-        }
-        (Answer::Moved { count, missing, .. }, form) => {
-            let missing = List::build(missing.into_iter().map(|offset| offset.0));
-            let missing = missing.map_err(too_long)?;
-            let moved = LettersMoved { count, missing };
-            match form {
-                Form::Redriven => Reply::GroupRedrive(moved),
-                _ => Reply::GroupDiscard(moved),
-            }
-        }
-        (Answer::Position { offset, moved }, _) => Reply::GroupSeek(GroupSought {
-            offset: offset.0,
-            moved,
-        }),
-        (Answer::Description(group), _) => Reply::GroupDescribe(GroupDescribed {
-            standing: standing(&group),
-        }),
-        (Answer::Deleted { existed }, _) => Reply::GroupDelete(GroupDeleted { existed }),
-        (Answer::Listed { groups, more }, _) => {
-            let groups = List::build(groups.iter().map(|group| GroupListing {
-                group: group.group.as_str().into(),
-                standing: standing(group),
-            }));
-            let groups = groups.map_err(too_long)?;
-            Reply::GroupList(GroupListed { groups, more })
-        }
-        (Answer::Scheduled { due, created }, Form::Scheduled { id, shard }) => {
-            Reply::ScheduleAdd(Scheduled {
-                id,
-                shard,
-                due_ms: due.0,
-                repeated: !created,
-            })
-        }
-        (Answer::Cancelled { existed }, _) => Reply::ScheduleCancel(ScheduleCancelled { existed }),
-        (Answer::Schedules { schedules, more }, Form::Schedules { shard, next }) => {
-            let last = schedules.last().map(|view| (view.due, view.order));
-            let records = schedules.into_iter().map(|view| waiting(view, shard));
-            let records = List::build(records).map_err(too_long)?;
-            let cursor = match (more, next) {
-                (true, _) => Some(cursor(shard, last)),
-                (false, Some(next)) => Some(cursor(next, None)),
-                (false, None) => None,
-            };
-            Reply::ScheduleList(ScheduleListed { records, cursor })
-        }
-        (Answer::Scheduled { .. } | Answer::Schedules { .. }, _) => {
-            return Err(Failure::new(
-                Code::Internal,
-                "an answer to another question",
-            ));
-        }
-    })
-}
-
-fn settled(results: &[Result<u64, SettleRefused>], form: Form) -> Result<Reply, Failure> {
-    let (Form::Acked(items) | Form::Nacked(items) | Form::Extended(items) | Form::SetAside(items)) =
-        &form
-    else {
-        return Err(Failure::new(
-            Code::Internal,
-            "an answer to another question",
-        ));
-    };
-    let failed = items.iter().zip(results).filter_map(|(item, result)| {
-        let why = (*result).err()?;
-        let code = unsettled(why).code().map_or(0, Code::number);
-        Some(Unsettled {
-            offset: item.offset.0,
-            attempts: item.attempts,
-            code,
-        })
-    });
-    let unsettled = List::build(failed)
-        .map_err(|error| Failure::new(Code::LimitExceeded, error.to_string()))?;
-    let visible_ms = results.iter().flatten().max().copied().unwrap_or(0);
-    Ok(match form {
-        Form::Nacked(_) => Reply::GroupNack(Settled { unsettled }),
-        Form::SetAside(_) => Reply::GroupSetAside(Settled { unsettled }),
-        Form::Extended(_) => Reply::GroupExtend(GroupExtended {
-            visible_ms,
-            unsettled,
-        }),
-        _ => Reply::GroupAck(Settled { unsettled }),
-    })
-}
-
-fn claimed(delivery: Delivery) -> Claimed {
-    let Delivery {
-        record,
-        attempts,
-        skipped_before,
-    } = delivery;
-    Claimed {
-        offset: record.offset.0,
-        attempts,
-        skipped_before,
-        timestamp_ms: record.timestamp_ms,
-        headers: headers(&record.headers),
-        key: record.key,
-        value: record.value,
-    }
-}
-
-fn letter(view: LetterView) -> DeadLetter {
-    let record = view.record;
-    DeadLetter {
-        offset: view.offset.0,
-        attempts: view.attempts,
-        reason: (&*view.reason).into(),
-        set_aside_at_ms: i64::try_from(view.at.0).unwrap_or(i64::MAX),
-        timestamp_ms: record.as_ref().map_or(-1, |record| record.timestamp_ms),
-        headers: of(record.as_ref()),
-        key: record.as_ref().and_then(|record| record.key.clone()),
-        value: record.and_then(|record| record.value),
-    }
-}
-
-fn waiting(view: ScheduleView, shard: u32) -> Waiting {
-    let record = view.record;
-    Waiting {
-        id: String::from_utf8_lossy(view.id.as_bytes())
-            .into_owned()
-            .into(),
-        shard,
-        due_ms: view.due.0,
-        headers: of(record.as_ref()),
-        key: record.as_ref().and_then(|record| record.key.clone()),
-        value: record.and_then(|record| record.value),
-    }
-}
-
-fn of(record: Option<&Record>) -> List<Header> {
-    record.map_or_else(List::default, |record| headers(&record.headers))
-}
-
-/// Headers that came in one frame fit another.
-fn headers(headers: &Headers) -> List<Header> {
-    if headers.is_empty() {
-        return List::default();
-    }
-    let pairs = headers.iter().map(|(key, value)| Header { key, value });
-    List::build(pairs).unwrap_or_default()
-}
-
-fn standing(group: &Description) -> GroupStanding {
-    GroupStanding {
-        committed: group.committed.map(|offset| offset.0),
-        tail: group.tail.0,
-        lag: group.lag.saturating_sub(group.in_flight + group.owed),
-        in_flight: group.in_flight,
-        owed: group.owed,
-        dead_letters: group.dead_letters,
     }
 }

@@ -6,6 +6,7 @@ mod calls;
 pub(crate) mod cell;
 mod open;
 mod refusal;
+mod replies;
 pub(crate) mod timers;
 mod upkeep;
 

@@ -214,7 +214,7 @@ pub(crate) async fn call(
     };
     let now = TimeMs(u64::try_from(shared.shards.elapsed().as_millis()).unwrap_or(u64::MAX));
     let who = (asker.connection, asker.member);
-    shared.members.turn(now, name, spec.shards, who, op)
+    shared.members.turn(now, &name, spec.shards, who, op)
 }
 
 impl Members {
@@ -222,7 +222,7 @@ impl Members {
     fn turn(
         &self,
         now: TimeMs,
-        name: Name,
+        name: &Name,
         shards: u32,
         (connection, member): (u64, &str),
         op: Op,
@@ -230,7 +230,7 @@ impl Members {
         let mut groups = self.lock();
         let Groups { by_name, sessions } = &mut *groups;
         let member = MemberId::from(member);
-        if !by_name.contains_key(&name) {
+        if !by_name.contains_key(name) {
             match op {
                 Op::Join { .. } => {}
                 Op::Heartbeat { .. } => return Err(refusal(&MembershipRefused::UnknownMember)),
@@ -251,7 +251,7 @@ impl Members {
         group.forget_lost();
         let beat_ms = group.core.is_settling().then_some(WAITING_BEAT_MS);
         if group.core.is_empty() {
-            by_name.remove(&name);
+            by_name.remove(name);
         }
         match outcome {
             Ok(AssignedAnswer::Assignment(assignment)) => Ok(assigned(assignment, shards, beat_ms)),
@@ -282,12 +282,12 @@ impl Group {
     ) -> Result<AssignedAnswer, MembershipRefused> {
         let ticket = Ticket(0);
         let joined = self.joined.get(&member).copied();
+        let is_join = matches!(op, Op::Join { .. });
         let input = match (op, joined) {
             (Op::Join { session_ms, held }, _) => {
                 *sessions += 1;
-                self.joined.insert(member.clone(), (connection, *sessions));
                 let join = Join {
-                    member,
+                    member: member.clone(),
                     session: *sessions,
                     session_ms,
                     rebalance_ms: GIVE_UP_MS,
@@ -303,7 +303,7 @@ impl Group {
             }
             (Op::Heartbeat { generation, held }, Some((_, session))) => {
                 let beat = Beat {
-                    member,
+                    member: member.clone(),
                     session,
                     generation,
                     owned: held,
@@ -313,7 +313,7 @@ impl Group {
             }
             (Op::Leave, Some((_, session))) => AssignedInput::Leave {
                 ticket,
-                member,
+                member: member.clone(),
                 session,
             },
         };
@@ -321,10 +321,14 @@ impl Group {
         self.core.handle(now, input, &mut effects);
         // Nothing waits here, so the only answer is the one to this.
         let answer = effects.pop();
-        answer.map_or(
+        let outcome = answer.map_or(
             Err(MembershipRefused::UnknownMember),
             |AssignedEffect { outcome, .. }| outcome,
-        )
+        );
+        if is_join && outcome.is_ok() {
+            self.joined.insert(member, (connection, *sessions));
+        }
+        outcome
     }
 
     /// Forgets the connections of members that are out.

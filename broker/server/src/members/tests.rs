@@ -14,7 +14,7 @@ fn ask(members: &Members, now: u64, who: (u64, &str), op: Op) -> Result<Answer, 
         incarnation: Incarnation(1),
         group: "g".into(),
     };
-    members.turn(TimeMs(now), name, 4, who, op)
+    members.turn(TimeMs(now), &name, 4, who, op)
 }
 
 fn join(held: &[u32]) -> Op {
@@ -66,6 +66,13 @@ fn a_heartbeat_from_another_connection_than_the_joining_is_refused() {
     let refused = ask(&members, 3, (1, "a"), beat(0, &[])).unwrap_err();
     assert_eq!(refused.reason(), Some("member_replaced"));
     assert!(ask(&members, 3, (1, "a"), Op::Leave).is_err());
+    // A joining that is refused takes nobody's place.
+    let short = Op::Join {
+        session_ms: 1,
+        held: vec![],
+    };
+    assert!(ask(&members, 4, (3, "a"), short).is_err());
+    assignment(ask(&members, 5, (2, "a"), beat(0, &[])));
 }
 
 #[test]

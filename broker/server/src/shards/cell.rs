@@ -234,11 +234,14 @@ impl Cell {
         self.report(Input::Pull { reader, max_bytes });
     }
 
-    /// Ends a subscription.
-    pub(crate) fn unsubscribe(self: &Arc<Self>, reader: ReaderId) {
+    /// Ends a subscription, if it has not ended: its number may be another's by now, its mailbox never is.
+    pub(crate) fn unsubscribe(self: &Arc<Self>, reader: ReaderId, mailbox: &Arc<Mailbox>) {
         self.with(|inner| {
-            inner.turn(self, Input::Unsubscribe { reader });
-            inner.forget_reader(reader);
+            let sink = key(reader.0).and_then(|key| inner.readers.get(key));
+            if matches!(sink, Some(Sink::Mailbox(own)) if Arc::ptr_eq(own, mailbox)) {
+                inner.turn(self, Input::Unsubscribe { reader });
+                inner.forget_reader(reader);
+            }
         });
     }
 

@@ -1,8 +1,8 @@
 //! Small files beside a log that say what is in it, so that only such logs are read through when they are opened.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use felix_journal::durable;
 use felix_model::ShardIndex;
@@ -23,6 +23,8 @@ pub(crate) enum Marker {
 /// Which markers of a shard are known to be on disk.
 #[derive(Debug, Default)]
 pub(super) struct Marked {
+    /// Held while a marker is written: the first writers of a shard often come together.
+    writing: Mutex<()>,
     producers: AtomicBool,
     commits: AtomicBool,
 }
@@ -54,6 +56,14 @@ impl Marker {
     }
 }
 
+impl StreamHandle {
+    /// Whether a marker is known to be on disk. There is none to be written of a shard that does not exist.
+    fn is_marked(&self, shard: ShardIndex, marker: Marker) -> bool {
+        let slot = self.slots.get(shard.0 as usize);
+        slot.is_none_or(|slot| slot.marked.of(marker).load(Ordering::Acquire))
+    }
+}
+
 impl Shards {
     /// Remembers, before the first such append, what the log of a shard holds.
     ///
@@ -65,25 +75,28 @@ impl Shards {
         shard: ShardIndex,
         marker: Marker,
     ) -> Result<(), Failure> {
-        let slot = handle.slots.get(shard.0 as usize);
-        let is_marked = |slot: &super::Slot| slot.marked.of(marker).load(Ordering::Acquire);
-        if slot.is_none_or(is_marked) {
+        if handle.is_marked(shard, marker) {
             return Ok(());
         }
-        let (shards, spec) = (Arc::clone(self), handle.spec());
+        let (shards, handle) = (Arc::clone(self), Arc::clone(handle));
         let marking = tokio::task::spawn_blocking(move || {
+            let slot = handle.slots.get(shard.0 as usize)?;
+            let writing = slot.marked.writing.lock();
+            let _writing = writing.unwrap_or_else(PoisonError::into_inner);
+            if handle.is_marked(shard, marker) {
+                return None;
+            }
             let store = shards.store.as_ref()?;
-            let directory = log_directory(store, &spec, shard.0);
+            let directory = log_directory(store, &handle.spec(), shard.0);
             // Also when it is there: whoever made it may have failed before its name was durable.
-            durable::replace(store.disk.as_ref(), &marker.path(&directory), b"").err()
+            let written = durable::replace(store.disk.as_ref(), &marker.path(&directory), b"");
+            if written.is_ok() {
+                slot.marked.of(marker).store(true, Ordering::Release);
+            }
+            written.err()
         });
         match marking.await {
-            Ok(None) => {
-                if let Some(slot) = slot {
-                    slot.marked.of(marker).store(true, Ordering::Release);
-                }
-                Ok(())
-            }
+            Ok(None) => Ok(()),
             Ok(Some(error)) if error.is_full() => {
                 Err(Failure::new(Code::Overloaded, "the disk is full").with_reason("storage_full"))
             }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use felix_engine::{CloseReason, Overflow};
+use felix_journal::data_dir::lane_beside;
 use felix_journal::{Disk, Journal, RetentionPolicy, SyncMode};
 use felix_meta::Cleanup;
 use felix_model::{Incarnation, Routing, ShardIndex, StreamId};
@@ -178,6 +179,8 @@ pub(crate) struct Shards {
     started: std::time::Instant,
     /// Long work in the background is to end.
     stopping: AtomicBool,
+    /// Shards whose compaction failed, and when.
+    not_compacted: Mutex<HashMap<(StreamId, u32), std::time::Instant>>,
 }
 
 /// One line of the shard listing.
@@ -267,6 +270,7 @@ impl Shards {
             timers: Arc::default(),
             started: std::time::Instant::now(),
             stopping: AtomicBool::new(false),
+            not_compacted: Mutex::default(),
         })
     }
 
@@ -529,7 +533,12 @@ impl Shards {
         for (spec, shard, cell) in self.open_shards() {
             let key = (spec.id.to_string(), spec.incarnation.0, shard);
             let directory = listed.remove(&key).and_then(Listed::into_directory);
-            listed.insert(key.clone(), Listed::open(key, directory, cell.marks()));
+            let lane = directory.as_deref().map(lane_beside);
+            let damage = lane.and_then(|lane| lock(&self.corrupt).get(&lane).cloned());
+            let mut open = Listed::open(key.clone(), directory, cell.marks());
+            // The shard is served, its groups are not.
+            open.detail = damage.map(|damage| format!("group lane: {damage}"));
+            listed.insert(key, open);
         }
         listed.into_values().collect()
     }

@@ -346,7 +346,7 @@ fn produced(log: &bytes::Bytes) -> Result<Option<Produced>, felix_model::BatchRe
 }
 
 /// Reads a log through and takes note of every idempotent batch.
-fn rebuild(
+pub(super) fn rebuild(
     log: &LogReader,
     start: Offset,
     end: Offset,

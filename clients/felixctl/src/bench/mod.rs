@@ -1,11 +1,15 @@
-//! `felixctl bench`: latency, fan-out and ingest, measured the same way every time.
+//! `felixctl bench`: latency, fan-out, ingest, caches, counters and groups, measured the same way every time.
 //!
 //! Rules every measurement here keeps: only what arrived counts; what is in flight is bounded, so
 //! that a queue is never mistaken for throughput; nothing is recorded during the warm-up; a late
 //! start that the system caused is part of the latency (no coordinated omission); and a figure is
 //! printed together with the machine it was measured on.
 
+mod cache;
+mod closed;
+mod counter;
 mod fanout;
+mod group;
 mod ingest;
 mod latency;
 mod machine;
@@ -13,6 +17,7 @@ mod reader;
 mod shown;
 mod stream;
 mod times;
+mod watch;
 
 pub use machine::Machine;
 pub use times::{Percentiles, Times};
@@ -42,6 +47,10 @@ pub fn run(app: &App, args: &cli::Bench) -> Result<(), Failure> {
         BenchCommand::Latency(args) => &args.common,
         BenchCommand::Fanout(args) => &args.common,
         BenchCommand::Ingest(args) => &args.common,
+        BenchCommand::Cache(args) => &args.common,
+        BenchCommand::Counter(args) => &args.common,
+        BenchCommand::Group(args) => &args.common,
+        BenchCommand::Watch(args) => &args.common,
     };
     check(common)?;
     let report = tokio::task::block_in_place(|| {
@@ -74,6 +83,10 @@ async fn measure(app: &App, command: &BenchCommand) -> Result<Report, Failure> {
         BenchCommand::Latency(args) => latency::run(app, &settings, args).await,
         BenchCommand::Fanout(args) => fanout::run(app, &settings, args).await,
         BenchCommand::Ingest(args) => ingest::run(app, &settings, args).await,
+        BenchCommand::Cache(args) => cache::run(app, &settings, args).await,
+        BenchCommand::Counter(args) => counter::run(app, &settings, args).await,
+        BenchCommand::Group(args) => group::run(app, &settings, args).await,
+        BenchCommand::Watch(args) => watch::run(app, &settings, args).await,
     }
 }
 

@@ -56,6 +56,13 @@ pub(super) fn put_percentiles(report: &mut Value, prefix: &str, percentiles: &Pe
     }
 }
 
+/// Puts the percentiles into a report that has no others.
+pub(super) fn put_all(report: &mut Value, percentiles: &Percentiles) {
+    if let Some(report) = report.as_object_mut() {
+        report.extend(to_map(percentiles));
+    }
+}
+
 fn to_map(value: &impl Serialize) -> Map<String, Value> {
     match serde_json::to_value(value) {
         Ok(Value::Object(map)) => map,

@@ -1,4 +1,4 @@
-//! The stream a measurement runs on: its own, made before and removed after, unless one is named.
+//! The stream or cache a measurement runs on: its own, made before and removed after, unless a stream is named.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ pub(super) struct Kind<'a> {
     pub(super) shards: u32,
 }
 
-/// A stream to measure on.
+/// A stream or cache to measure on.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) name: String,
@@ -38,15 +38,30 @@ impl Stream {
                 own: None,
             });
         }
+        Self::make(app, settings, "streams", |name| spec(name, kind)).await
+    }
+
+    /// Makes a cache of one shard on disk.
+    pub(super) async fn cache(app: &App, settings: &Settings) -> Result<Self, Failure> {
+        let spec = |name: &str| json!({"cache": name, "shards": 1, "sync": "periodic"});
+        Self::make(app, settings, "caches", spec).await
+    }
+
+    async fn make(
+        app: &App,
+        settings: &Settings,
+        what: &str,
+        spec: impl FnOnce(&str) -> Value,
+    ) -> Result<Self, Failure> {
         let number = getrandom::u32().map_err(|error| Failure::failed(error.to_string()))?;
         let name = format!("bench-{number:08x}");
         let api = app.controlplane(settings)?;
         let base = format!(
-            "/v1/tenants/{}/namespaces/{}/streams",
+            "/v1/tenants/{}/namespaces/{}/{what}",
             quote(settings.tenant()?),
             quote(settings.namespace())
         );
-        api.create(&base, &spec(&name, kind)).await?;
+        api.create(&base, &spec(&name)).await?;
         let path = format!("{base}/{name}");
         Ok(Self {
             name,
@@ -54,15 +69,12 @@ impl Stream {
         })
     }
 
-    /// Removes the stream if it is ours. A failure is only worth a word: the figures are there.
+    /// Removes it if it is ours. A failure is only worth a word: the figures are there.
     pub(super) async fn close(self) {
         if let Some((api, path)) = self.own
             && let Err(failure) = api.delete(&path).await
         {
-            eprintln!(
-                "the stream {} is left behind: {}",
-                self.name, failure.message
-            );
+            eprintln!("{} is left behind: {}", self.name, failure.message);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-/// Measure latency, fan-out and ingest.
+/// Measure latency, fan-out, ingest, caches, counters and groups.
 #[derive(Clone, Debug, Args)]
 #[command(
     arg_required_else_help = true,
@@ -27,6 +27,14 @@ pub enum BenchCommand {
     Fanout(Fanout),
     /// Acknowledged records a second into a durable stream
     Ingest(Ingest),
+    /// Gets or puts a second of a cache on disk, and how long one takes
+    Cache(CacheBench),
+    /// Additions a second to the counters of a cache on disk
+    Counter(CounterBench),
+    /// Records a second that the workers of a group take and acknowledge
+    Group(GroupBench),
+    /// How long a watch takes to hand over every current value, and then the first change
+    Watch(WatchBench),
 }
 
 /// What every measurement can be told.
@@ -121,4 +129,75 @@ pub struct Ingest {
     /// Measure an in-memory stream instead
     #[arg(long)]
     pub memory: bool,
+}
+
+/// Gets or puts a second of a cache on disk, and how long one takes.
+#[derive(Clone, Debug, Args)]
+pub struct CacheBench {
+    /// What every measurement can be told.
+    #[command(flatten)]
+    pub common: Common,
+    /// What to do
+    #[arg(long, default_value = "get", value_parser = ["get", "put"], value_name = "OPERATION")]
+    pub operation: String,
+    /// Clients, each with one call under way
+    #[arg(long, default_value_t = 50, value_name = "N")]
+    pub clients: usize,
+    /// Connections the clients share
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub connections: usize,
+    /// Keys, of which each call takes one at random
+    #[arg(long, default_value_t = 100_000, value_name = "N")]
+    pub keys: u64,
+}
+
+/// Additions a second to the counters of a cache on disk.
+#[derive(Clone, Debug, Args)]
+pub struct CounterBench {
+    /// What every measurement can be told.
+    #[command(flatten)]
+    pub common: Common,
+    /// Clients
+    #[arg(long, default_value_t = 50, value_name = "N")]
+    pub clients: usize,
+    /// Connections the clients share
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub connections: usize,
+    /// Additions each client has under way
+    #[arg(long, default_value_t = 16, value_name = "N")]
+    pub in_flight: usize,
+    /// Counters, of which each addition takes one at random
+    #[arg(long, default_value_t = 100_000, value_name = "N")]
+    pub keys: u64,
+}
+
+/// Records a second that the workers of a group take and acknowledge.
+#[derive(Clone, Debug, Args)]
+pub struct GroupBench {
+    /// What every measurement can be told.
+    #[command(flatten)]
+    pub common: Common,
+    /// Workers, each with one poll or acknowledgement under way
+    #[arg(long, default_value_t = 8, value_name = "N")]
+    pub workers: usize,
+    /// Connections the workers share
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub connections: usize,
+    /// Records a worker asks for at a time
+    #[arg(long, default_value_t = 32, value_name = "N")]
+    pub poll: u32,
+    /// Records published before the measurement; it ends early when they are all done
+    #[arg(long, default_value_t = 2_000_000, value_name = "N")]
+    pub records: u64,
+}
+
+/// How long a watch takes to hand over every current value, and then the first change.
+#[derive(Clone, Debug, Args)]
+pub struct WatchBench {
+    /// What every measurement can be told.
+    #[command(flatten)]
+    pub common: Common,
+    /// Keys the cache holds
+    #[arg(long, default_value_t = 100_000, value_name = "N")]
+    pub keys: u64,
 }

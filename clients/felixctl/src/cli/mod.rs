@@ -7,7 +7,10 @@ mod data;
 mod operate;
 mod readings;
 
-pub use bench::{Bench, BenchCommand, Common, Fanout, Ingest, Latency};
+pub use bench::{
+    Bench, BenchCommand, CacheBench, Common, CounterBench, Fanout, GroupBench, Ingest, Latency,
+    WatchBench,
+};
 pub use catalogue::{
     CacheCommand, CacheCreate, NamespaceCommand, NamespaceCreate, StreamCommand, StreamCreate,
     StreamSet, TenantCommand, TenantCreate,

@@ -5,6 +5,7 @@
 //! bench-peers fanout    URL CA FANOUT PAYLOAD_BYTES SECONDS
 //! bench-peers latency   URL CA FANOUT PAYLOAD_BYTES SECONDS
 //! bench-peers jetstream URL CA WINDOW PAYLOAD_BYTES SECONDS
+//! bench-peers pull      URL CA WORKERS PAYLOAD_BYTES SECONDS
 //! ```
 
 use std::cell::Cell;
@@ -26,7 +27,7 @@ const BATCH: u64 = 64;
 fn main() -> Result<(), Failed> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [shape, url, ca, number, payload, seconds] = arguments.as_slice() else {
-        return Err("usage: bench-peers fanout|latency|jetstream URL CA NUMBER PAYLOAD_BYTES SECONDS".into());
+        return Err("usage: bench-peers fanout|latency|jetstream|pull URL CA NUMBER PAYLOAD_BYTES SECONDS".into());
     };
     let load = Load {
         url: url.clone(),
@@ -41,6 +42,7 @@ fn main() -> Result<(), Failed> {
             "fanout" => fanout(load).await,
             "latency" => latency(load).await,
             "jetstream" => jetstream(load).await,
+            "pull" => pull(load).await,
             other => Err(format!("{other} is no shape").into()),
         }
     })?;
@@ -166,14 +168,7 @@ async fn latency(load: Load) -> Result<serde_json::Value, Failed> {
 async fn jetstream(load: Load) -> Result<serde_json::Value, Failed> {
     let client = load.connect().await?;
     let context = async_nats::jetstream::new(client);
-    context
-        .create_stream(async_nats::jetstream::stream::Config {
-            name: "BENCH".into(),
-            subjects: vec!["bench.js".into()],
-            storage: async_nats::jetstream::stream::StorageType::File,
-            ..Default::default()
-        })
-        .await?;
+    create_stream(&context, "BENCH", "bench.js").await?;
     let mut open = FuturesUnordered::new();
     let begin = Instant::now();
     let warm = Duration::from_secs(1);
@@ -194,5 +189,80 @@ async fn jetstream(load: Load) -> Result<serde_json::Value, Failed> {
     }
     let (since, before) = measured.ok_or("no time was measured")?;
     let rate = (acked - before) as f64 / since.elapsed().as_secs_f64();
+    Ok(serde_json::json!({ "acked_per_second": rate }))
+}
+
+async fn create_stream(
+    context: &async_nats::jetstream::Context,
+    name: &str,
+    subject: &str,
+) -> Result<async_nats::jetstream::stream::Stream, Failed> {
+    let config = async_nats::jetstream::stream::Config {
+        name: name.into(),
+        subjects: vec![subject.into()],
+        storage: async_nats::jetstream::stream::StorageType::File,
+        ..Default::default()
+    };
+    Ok(context.get_or_create_stream(config).await?)
+}
+
+/// Messages published for each second of the measurement before it begins.
+const PULLED_PER_SECOND: u64 = 100_000;
+
+/// Messages a worker asks for at a time.
+const PULL: usize = 32;
+
+/// Workers that pull and acknowledge what was published before. An acknowledgement of this peer is not answered.
+async fn pull(load: Load) -> Result<serde_json::Value, Failed> {
+    use async_nats::jetstream::consumer::pull::Config;
+    let context = async_nats::jetstream::new(load.connect().await?);
+    let stream = create_stream(&context, "PULL", "bench.pull").await?;
+    stream.purge().await?;
+    let messages = PULLED_PER_SECOND * (load.time.as_secs() + 1);
+    let mut open = FuturesUnordered::new();
+    for _ in 0..messages {
+        let ack = context.publish("bench.pull", load.payload.clone()).await?;
+        open.push(std::future::IntoFuture::into_future(ack));
+        if open.len() >= 1024
+            && let Some(answer) = open.next().await
+        {
+            answer?;
+        }
+    }
+    while let Some(answer) = open.next().await {
+        answer?;
+    }
+    let config = Config {
+        durable_name: Some(format!("workers-{}", std::process::id())),
+        max_ack_pending: 10_000,
+        ..Default::default()
+    };
+    let consumer = stream.create_consumer(config).await?;
+    let acked = Rc::new(Cell::new(0_u64));
+    let begin = Instant::now();
+    let workers: Vec<_> = (0..load.number)
+        .map(|_| {
+            let (consumer, acked, time) = (consumer.clone(), Rc::clone(&acked), load.time);
+            tokio::task::spawn_local(async move {
+                while acked.get() < messages && begin.elapsed() < time {
+                    let mut batch = consumer
+                        .fetch()
+                        .max_messages(PULL)
+                        .expires(Duration::from_secs(1))
+                        .messages()
+                        .await?;
+                    while let Some(message) = batch.next().await {
+                        message?.ack().await?;
+                        acked.set(acked.get() + 1);
+                    }
+                }
+                Ok::<_, Failed>(())
+            })
+        })
+        .collect();
+    for worker in workers {
+        worker.await??;
+    }
+    let rate = acked.get() as f64 / begin.elapsed().as_secs_f64();
     Ok(serde_json::json!({ "acked_per_second": rate }))
 }

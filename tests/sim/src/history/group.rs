@@ -90,6 +90,17 @@ pub struct Delivered {
     pub until_ms: u64,
 }
 
+/// A record that was set aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aside {
+    /// Which.
+    pub offset: u64,
+    /// How often it was handed out.
+    pub attempts: u32,
+    /// By the broker's clock: when, in milliseconds.
+    pub at_ms: u64,
+}
+
 /// What became of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
@@ -105,8 +116,8 @@ pub enum Settled {
 #[derive(Clone, Debug, Default)]
 struct Known {
     attempts: u32,
-    /// The acknowledgement was there at this time.
-    acked: Option<u64>,
+    /// The acknowledgement was there at this instant, and at this time by the broker's clock.
+    acked: Option<(u64, u64)>,
     /// It may be finished, and nobody was told.
     maybe_acked: bool,
     holder: Option<(u64, u64)>,
@@ -156,7 +167,7 @@ impl Checker {
             self.broken.push(Broken::Invented { offset, end });
         }
         let known = self.known.entry(offset).or_default();
-        if known.acked.is_some_and(|at| at < what.asked) {
+        if known.acked.is_some_and(|(at, _)| at < what.asked) {
             self.broken.push(Broken::AckedAgain { offset, attempts });
         }
         let before = known.attempts;
@@ -188,12 +199,13 @@ impl Checker {
         }
     }
 
-    /// An acknowledgement was answered, or is given up.
-    pub fn acked(&mut self, offset: u64, outcome: Settled) {
+    /// An acknowledgement was answered at this time by the broker's clock, or is given up. One that comes after its
+    /// record was set aside is answered as done, too: it repeats what is settled.
+    pub fn acked(&mut self, offset: u64, outcome: Settled, at_ms: u64) {
         let now = self.now();
         let known = self.known.entry(offset).or_default();
         match outcome {
-            Settled::Done => known.acked = known.acked.or(Some(now)),
+            Settled::Done => known.acked = known.acked.or(Some((now, at_ms))),
             Settled::Unknown => known.maybe_acked = true,
             Settled::Refused => return,
         }
@@ -205,6 +217,13 @@ impl Checker {
         self.known.entry(offset).or_default().holder = None;
     }
 
+    /// A consumer asks for what it had on an earlier connection: that is not its own any more, whoever gets it.
+    pub fn reclaims(&mut self, consumer: u64) {
+        for known in self.known.values_mut() {
+            known.holder = known.holder.filter(|(has, _)| *has != consumer);
+        }
+    }
+
     /// The broker started again: nobody has anything.
     pub fn restarted(&mut self) {
         self.known
@@ -212,15 +231,18 @@ impl Checker {
             .for_each(|known| known.holder = None);
     }
 
-    /// Everybody has finished: no poll finds anything. `aside` are the records set aside with their attempts, `start`
-    /// the first offset of the group.
-    pub fn finished(&mut self, start: u64, aside: &[(u64, u32)]) {
+    /// Everybody has finished: no poll finds anything. `aside` are the records set aside, `start` the first offset
+    /// of the group.
+    pub fn finished(&mut self, start: u64, aside: &[Aside]) {
         let limit = self.attempts_max;
-        for &(offset, attempts) in aside {
-            let acked = self
-                .known
-                .get(&offset)
-                .is_some_and(|known| known.acked.is_some());
+        for Aside {
+            offset,
+            attempts,
+            at_ms,
+        } in aside.iter().copied()
+        {
+            let known = self.known.get(&offset);
+            let acked = known.is_some_and(|known| known.acked.is_some_and(|(_, at)| at < at_ms));
             if attempts < limit || acked {
                 self.broken.push(Broken::SetAside {
                     offset,
@@ -229,7 +251,7 @@ impl Checker {
                 });
             }
         }
-        let aside: BTreeSet<u64> = aside.iter().map(|(offset, _)| *offset).collect();
+        let aside: BTreeSet<u64> = aside.iter().map(|aside| aside.offset).collect();
         for offset in start..self.end {
             let done = self
                 .known
@@ -257,6 +279,14 @@ mod tests {
         checker
     }
 
+    fn aside(offset: u64, attempts: u32) -> Aside {
+        Aside {
+            offset,
+            attempts,
+            at_ms: 9,
+        }
+    }
+
     fn deliver(checker: &mut Checker, consumer: u64, offset: u64, attempts: u32) {
         let asked = checker.now();
         checker.delivered(Delivered {
@@ -275,15 +305,15 @@ mod tests {
         for offset in 0..3 {
             deliver(&mut checker, 1, offset, 1);
         }
-        checker.acked(0, Settled::Done);
+        checker.acked(0, Settled::Done, 5);
         checker.given_back(1);
         deliver(&mut checker, 2, 1, 2);
-        checker.acked(1, Settled::Unknown);
+        checker.acked(1, Settled::Unknown, 5);
         checker.restarted();
         deliver(&mut checker, 1, 1, 3);
         deliver(&mut checker, 2, 2, 3);
-        checker.acked(1, Settled::Done);
-        checker.finished(0, &[(2, 3)]);
+        checker.acked(1, Settled::Done, 5);
+        checker.finished(0, &[aside(2, 3)]);
         assert_eq!(checker.take(), []);
     }
 
@@ -292,7 +322,7 @@ mod tests {
         let mut checker = checker(1);
         let asked = checker.now();
         deliver(&mut checker, 1, 0, 1);
-        checker.acked(0, Settled::Done);
+        checker.acked(0, Settled::Done, 5);
         checker.delivered(Delivered {
             consumer: 1,
             offset: 0,
@@ -368,8 +398,8 @@ mod tests {
     fn nothing_is_skipped_invented_or_set_aside_too_early() {
         let mut checker = checker(3);
         deliver(&mut checker, 1, 0, 1);
-        checker.acked(0, Settled::Done);
-        checker.finished(0, &[(1, 2), (0, 3)]);
+        checker.acked(0, Settled::Done, 5);
+        checker.finished(0, &[aside(1, 2), aside(0, 3)]);
         let found = checker.take();
         assert!(found.contains(&Broken::Skipped { offset: 2 }), "{found:?}");
         assert_eq!(found.len(), 3, "{found:?}");

@@ -138,8 +138,8 @@ impl Held {
     fn seen(&self, view: Option<&Entry>, version: Option<u64>) -> Option<Self> {
         match (view, version) {
             (Some(_), Some(version)) => self.told(version),
-            // Whatever is still written down is expired for good.
-            (None, None) => Some(self.removed()),
+            // What expired stays written down: a call that began earlier may have been decided while it was live.
+            (None, None) => Some(self.clone()),
             (Some(_), None) | (None, Some(_)) => None,
         }
     }
@@ -150,9 +150,9 @@ impl Held {
         for view in self.views(window) {
             match (expect, view) {
                 (Expect::Anything, _) => judged.push((self.clone(), true)),
-                (Expect::Absent, None) => judged.push((self.removed(), true)),
+                (Expect::Absent, None) => judged.push((self.clone(), true)),
                 (Expect::Absent, Some(_)) => judged.push((self.clone(), false)),
-                (Expect::Version(_), None) => judged.push((self.removed(), false)),
+                (Expect::Version(_), None) => judged.push((self.clone(), false)),
                 (Expect::Version(version), Some(entry)) => {
                     judged.extend(self.told(version).map(|told| (told, true)));
                     if entry.version != Some(version) {
@@ -247,8 +247,8 @@ fn delete(state: &Held, expect: Expect, window: Window, answer: Written) -> Vec<
         }
         Written::Done { removed: None, .. } => {
             let mut views = state.views(window);
-            let holds = expect != Expect::Anything || views.any(|view| view.is_none());
-            holds.then(|| state.removed()).into_iter().collect()
+            let holds = expect == Expect::Anything && views.any(|view| view.is_none());
+            holds.then(|| state.clone()).into_iter().collect()
         }
         Written::Unmet(current) => unmet(state, expect, window, current),
         Written::Unknown => {

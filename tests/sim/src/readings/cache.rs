@@ -11,8 +11,9 @@ use felix_engine::keyed::OnceBounds;
 use felix_engine::{
     AppendRefused, CloseReason, Effect, Input, ProducerTable, Shard, ShardOptions, WriteFailure,
 };
-use felix_journal::LogReader;
-use felix_model::Offset;
+use felix_journal::{Keep, LogReader};
+use felix_model::forms::Keyed;
+use felix_model::{BatchHeader, Offset, Record, TimeMs};
 
 use super::Twin;
 use super::life::Reading;
@@ -106,6 +107,7 @@ impl Reading for Cache {
                 keys_min: 1_000,
                 keys_max: 2_000,
             },
+            tombstone_grace_ms: machine.random.pick([0, 40, 600_000]),
             ..CacheOptions::default()
         };
         let mut fold = Fold::new(options.once);
@@ -136,6 +138,7 @@ impl Reading for Cache {
         }
         match machine.random.below(12) {
             0 => self.tell(machine, CacheInput::Expire),
+            1 if machine.random.percent(40) => self.tend(machine),
             _ if self.asked.len() < ASKED_MAX => {
                 let count = 1 + machine.random.index(ASKED_MAX - self.asked.len());
                 self.ask(machine, count);
@@ -236,6 +239,10 @@ impl Cache {
         };
         let mut effects = Vec::new();
         serving.shard.handle(machine.now, input, &mut effects);
+        self.perform(machine, effects);
+    }
+
+    fn perform(&mut self, machine: &mut Machine, effects: Vec<CacheEffect>) {
         for effect in effects {
             match effect {
                 CacheEffect::Log(Effect::Write { batch, .. }) => {
@@ -247,6 +254,34 @@ impl Cache {
                 CacheEffect::Log(_) => {}
                 CacheEffect::Answer { ticket, outcome } => self.answered(machine, ticket, outcome),
             }
+        }
+    }
+
+    /// Counters write down what they have come to, and the log is compacted.
+    fn tend(&mut self, machine: &mut Machine) {
+        let Some(serving) = &mut self.serving else {
+            return;
+        };
+        if machine.random.percent(50) {
+            let (mut effects, below) = (Vec::new(), serving.shard.shard().committed());
+            serving
+                .shard
+                .checkpoint(machine.now, below, None, &mut effects);
+            return self.perform(machine, effects);
+        }
+        let rolls = machine.random.percent(70);
+        let mut sifter = Sifter {
+            shard: &serving.shard,
+            now: machine.now,
+            deletions_below: Offset::ZERO,
+        };
+        let below = sifter.shard.shard().committed();
+        if let Some(pool) = serving.pools.first_mut() {
+            let gone = pool.compact(below, rolls, &mut sifter);
+            machine.tally.trimmed += gone;
+            machine
+                .transcript
+                .say(format_args!("compacted: {gone} records are gone"));
         }
     }
 
@@ -445,7 +480,7 @@ impl Cache {
             ) => *answer = Written::Unmet(current.map(|version| version.0)),
             (
                 Call::Counter(counter::Call::Add { answer, .. } | counter::Call::Sum { answer }),
-                Ok(CacheAnswer::Sum { sum }),
+                Ok(CacheAnswer::Sum { sum, .. }),
             ) => *answer = sum,
             (_, other) => {
                 let what =
@@ -564,6 +599,32 @@ impl Cache {
                 self.tell(machine, CacheInput::Ops(vec![(ticket, op)]));
             }
         }
+    }
+}
+
+/// What compaction may drop, as the shard says.
+struct Sifter<'a> {
+    shard: &'a CacheShard,
+    now: TimeMs,
+    deletions_below: Offset,
+}
+
+impl Keep for Sifter<'_> {
+    fn keep(&mut self, _: &BatchHeader, records: &[Record], stay: &mut Vec<bool>) {
+        for record in records {
+            let time = TimeMs(u64::try_from(record.timestamp_ms).unwrap_or(0));
+            let stays = Keyed::read(record).map_or(true, |form| {
+                self.shard.keeps(&form, record.offset, time, self.now)
+            });
+            if !stays && record.value.is_none() {
+                self.deletions_below = self.deletions_below.max(record.offset.plus(1));
+            }
+            stay.push(stays);
+        }
+    }
+
+    fn deletions_below(&self) -> Offset {
+        self.deletions_below
     }
 }
 

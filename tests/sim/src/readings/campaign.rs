@@ -85,7 +85,7 @@ impl fmt::Display for Summary {
         for ((kind, mode), tally) in &self.tallies {
             writeln!(
                 f,
-                "  {:<8} {:<10} {} runs, {} crashes, {} recoveries, {} torn tails, {} asked, {} answered, {} refused, {} delivered",
+                "  {:<8} {:<10} {} runs, {} crashes, {} recoveries, {} torn tails, {} asked, {} answered, {} refused, {} delivered, {} compacted away",
                 kind.name(),
                 mode.name(),
                 tally.runs,
@@ -95,7 +95,8 @@ impl fmt::Display for Summary {
                 tally.sent,
                 tally.acked,
                 tally.refused,
-                tally.delivered
+                tally.delivered,
+                tally.trimmed
             )?;
         }
         let crashes: u64 = self.tallies.values().map(Tally::crashes).sum();

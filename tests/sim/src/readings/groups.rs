@@ -6,16 +6,18 @@ use std::collections::{BTreeMap, VecDeque};
 use felix_engine::WriteFailure;
 use felix_engine::groups::{
     Answer, Ask, Delivery, Effect, FeedId, Found, GroupName, GroupOptions, GroupRefused, Groups,
-    Holder, Input, Item, Moment, Place, Poll, ReadId, Replay, Settle, Ticket, Verb, Want,
+    Holder, Input, Item, Keeping, Moment, Place, Poll, ReadId, Replay, Settle, Ticket, Verb, Want,
 };
-use felix_journal::LogReader;
-use felix_model::{BatchBuilder, BatchOptions, Generation, Offset, TimeMs, patch};
+use felix_journal::{Keep, LogReader};
+use felix_model::{
+    BatchBuilder, BatchHeader, BatchOptions, Generation, Offset, Record, TimeMs, patch,
+};
 
 use super::Twin;
 use super::life::Reading;
 use super::machine::{Machine, Opened};
 use crate::check::Check;
-use crate::history::group::{Checker, Delivered, Settled};
+use crate::history::group::{Aside, Checker, Delivered, Settled};
 use crate::pool::{Pool, Report};
 use crate::world::batches;
 
@@ -51,6 +53,8 @@ struct Serving {
     feeds: BTreeMap<FeedId, Feed>,
     reads: Vec<(ReadId, Vec<Want>)>,
     inbox: VecDeque<Input>,
+    /// What to keep of the lane, once it is durable up to there.
+    keeping: Option<(Keeping, Offset)>,
     has_failed: bool,
 }
 
@@ -130,6 +134,7 @@ impl Reading for Workers {
             feeds: BTreeMap::new(),
             reads: Vec::new(),
             inbox: VecDeque::new(),
+            keeping: None,
             has_failed: false,
         });
         self.tell(machine, Input::Timeout);
@@ -156,7 +161,7 @@ impl Reading for Workers {
                     self.tell(machine, Input::Timeout);
                 }
             }
-            7 if machine.random.percent(5) => self.tell(machine, Input::Checkpoint),
+            7 if machine.random.percent(20) => self.tend(machine),
             _ => self.work(machine, ending),
         }
     }
@@ -210,7 +215,7 @@ impl Reading for Workers {
         for asked in std::mem::take(&mut self.asked).into_values() {
             if let Asked::Ack(offsets) = asked {
                 for offset in offsets {
-                    self.checker.acked(offset, Settled::Unknown);
+                    self.checker.acked(offset, Settled::Unknown, machine.now.0);
                 }
             }
         }
@@ -265,7 +270,11 @@ impl Reading for Workers {
                 ..
             } = effect
             {
-                aside.extend(letters.iter().map(|one| (one.offset.0, one.attempts)));
+                aside.extend(letters.iter().map(|one| Aside {
+                    offset: one.offset.0,
+                    attempts: one.attempts,
+                    at_ms: one.at.0,
+                }));
             }
         }
         machine.tally.refused += aside.len() as u64;
@@ -351,6 +360,35 @@ impl Workers {
             // Nothing is scheduled here.
             Effect::Append { .. } | Effect::Closed => {}
             Effect::Answer { ticket, answer } => self.answered(machine, ticket, answer),
+        }
+    }
+
+    /// The lane gets a checkpoint, and later is compacted up to it.
+    fn tend(&mut self, machine: &mut Machine) {
+        let waiting = self.serving.as_mut().and_then(|one| one.keeping.take());
+        let Some((keeping, until)) = waiting else {
+            self.tell(machine, Input::Checkpoint);
+            if let Some(serving) = &mut self.serving {
+                let groups = &serving.groups;
+                serving.keeping = Some((groups.keeping(), groups.lane_end()));
+            }
+            return;
+        };
+        let Some(serving) = &mut self.serving else {
+            return;
+        };
+        if serving.lane.durable_end() < until {
+            serving.keeping = Some((keeping, until));
+            return;
+        }
+        let below = keeping.from;
+        if let Some(lane) = serving.pools.get_mut(1) {
+            let rolls = machine.random.percent(70);
+            let gone = lane.compact(below, rolls, &mut Needed(keeping));
+            machine.tally.trimmed += gone;
+            machine
+                .transcript
+                .say(format_args!("lane compacted: {gone} records are gone"));
         }
     }
 
@@ -471,7 +509,11 @@ impl Workers {
             visibility_ms,
             reclaim: machine.random.percent(10),
             record_bytes_max: 1 << 20,
+            bytes_max: 1 << 20,
         };
+        if poll.reclaim {
+            self.checker.reclaims(index as u64);
+        }
         let asked = Asked::Poll {
             worker: index,
             asked: self.checker.now(),
@@ -489,7 +531,7 @@ impl Workers {
         let taken: Vec<(u64, u32)> = worker.holds.drain(..count).collect();
         if machine.strikes(Twin::DropAck, 20) {
             for (offset, _) in taken {
-                self.checker.acked(offset, Settled::Done);
+                self.checker.acked(offset, Settled::Done, machine.now.0);
             }
             return;
         }
@@ -562,17 +604,19 @@ impl Workers {
                     } else {
                         Settled::Refused
                     };
-                    self.checker.acked(offset, outcome);
+                    self.checker.acked(offset, outcome, machine.now.0);
                 }
             }
             (Asked::Ack(offsets), Answer::Refused(refused)) => {
-                let outcome = if refused == GroupRefused::OutcomeUnknown {
-                    Settled::Unknown
-                } else {
-                    Settled::Refused
-                };
+                // A close does not wait for what is on its way to the lane.
+                let outcome =
+                    if matches!(refused, GroupRefused::OutcomeUnknown | GroupRefused::Closed) {
+                        Settled::Unknown
+                    } else {
+                        Settled::Refused
+                    };
                 for offset in offsets {
-                    self.checker.acked(offset, outcome);
+                    self.checker.acked(offset, outcome, machine.now.0);
                 }
             }
             (Asked::Other, _) => {}
@@ -620,6 +664,15 @@ impl Workers {
                 worker.holds.push((offset, delivery.attempts));
             }
         }
+    }
+}
+
+/// What compaction of the lane may drop.
+struct Needed(Keeping);
+
+impl Keep for Needed {
+    fn keep(&mut self, _: &BatchHeader, records: &[Record], stay: &mut Vec<bool>) {
+        stay.extend(records.iter().map(|record| self.0.keeps(record.offset)));
     }
 }
 

@@ -396,9 +396,16 @@ pub(crate) fn read_all(
         let page = log
             .read(from, page_bytes, end)
             .map_err(|refused| refused.to_string())?;
-        let page = batches(page.batches).ok_or_else(|| format!("nothing at {from}"))?;
-        from = page.last().map_or(end, |last| last.end);
-        all.extend(page);
+        if page.next <= from {
+            return Err(format!("nothing at {from}"));
+        }
+        from = page.next;
+        // Where everything was compacted away a page has no batch.
+        if !page.batches.is_empty() {
+            let batches =
+                batches(page.batches).ok_or_else(|| format!("not a batch below {from}"))?;
+            all.extend(batches);
+        }
     }
     Ok(all)
 }

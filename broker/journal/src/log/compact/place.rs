@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::super::manifest::{Entry, Sparse};
 use super::super::seal::FileSum;
-use super::super::segment::{self, Segment, Shared};
+use super::super::segment::{self, Segment};
+use super::super::shared::Shared;
 use super::super::{DiskError, Kind, durable, names};
 use super::{Ended, Output, Run};
 use crate::disk::Doing;
@@ -17,9 +18,11 @@ impl Run<'_> {
         taken: &[Arc<Segment>],
     ) -> Result<(), Ended> {
         let shared = &self.job.shared;
-        if let Err(error) = output.finish() {
+        let finished = output.finish().map_err(Ended::from);
+        let settled = finished.and_then(|()| (self.settle)().map_err(Ended::from));
+        if let Err(ended) = settled {
             output.abandon(shared);
-            return Err(error.into());
+            return Err(ended);
         }
         let next = taken.last().map_or(output.base, |segment| segment.next());
         let sparse = Sparse {

@@ -1,7 +1,7 @@
 //! Runs the scripts in `testdata/groups/`: commands, and below `----` what was answered.
 //!
 //! ```text
-//! publish [hole=N] "a" "b"      trim N      at MS      crash [N more of the lane]      hold | commit
+//! publish [hole=N] "a" "b"      trim N      at MS      crash [N more of the lane]      hold | commit | compact
 //! poll 1 g [max=N] [wait=MS] [visibility=MS] [from=CONNECTION] [as=MEMBER] [reclaim]
 //! ack 2 g 0 1      nack 3 g 0/1 [delay=MS]      extend 4 g 0/1 ms=MS      bury 5 g 0 [reason=WORD] [from=..] [as=..]
 //! letters 6 g      redrive 7 g 0|all      discard 8 g 0|all
@@ -10,27 +10,18 @@
 //! ```
 //!
 //! The lane commits at once, but for what comes between `hold` and `commit`. A settlement names an attempt behind a
-//! slash; with `from` it must be the holder's. `UPDATE_SCRIPTS=1 cargo test -p felix-engine --test groups_scripts`
+//! slash; with `from` it must be the holder's. `UPDATE_SCRIPTS=1 cargo test -p felix-engine --test groups scripts`
 //! rewrites the transcripts.
-
-#![expect(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::unwrap_used,
-    reason = "a test stops at what it did not expect"
-)]
-
-mod groups_world;
 
 use std::fs;
 use std::path::Path;
 
+use super::world::{World, holder, name, poll};
 use felix_engine::groups::{
     Answer, Ask, Delivery, Description, GroupName, Item, ScheduleId, SeekTo, Settle, Ticket, Verb,
     Which,
 };
 use felix_model::{BatchBuilder, BatchOptions, Offset, TimeMs};
-use groups_world::{World, holder, name, poll};
 
 #[test]
 fn every_script_gives_its_transcript() {
@@ -47,13 +38,26 @@ fn every_script_gives_its_transcript() {
             if update {
                 fs::write(&path, &new).expect("a script is writable");
             }
-            let line = old.lines().zip(new.lines()).take_while(|(a, b)| a == b).count();
+            let line = old
+                .lines()
+                .zip(new.lines())
+                .take_while(|(a, b)| a == b)
+                .count();
             let happened: Vec<&str> = new.lines().skip(line.saturating_sub(3)).take(8).collect();
-            changed.push(format!("{}:{}\n{}", path.display(), line + 1, happened.join("\n")));
+            changed.push(format!(
+                "{}:{}\n{}",
+                path.display(),
+                line + 1,
+                happened.join("\n")
+            ));
         }
     }
     assert!(scripts >= 6, "{scripts} scripts");
-    assert!(changed.is_empty() || update, "transcripts differ:\n{}", changed.join("\n\n"));
+    assert!(
+        changed.is_empty() || update,
+        "transcripts differ:\n{}",
+        changed.join("\n\n")
+    );
 }
 
 fn rerun(script: &str) -> String {
@@ -94,7 +98,9 @@ struct Words<'a>(Vec<&'a str>);
 
 impl Words<'_> {
     fn named(&self, field: &str) -> Option<&str> {
-        self.0.iter().find_map(|word| word.strip_prefix(field)?.strip_prefix('='))
+        self.0
+            .iter()
+            .find_map(|word| word.strip_prefix(field)?.strip_prefix('='))
     }
 
     fn number(&self, field: &str) -> Option<u64> {
@@ -111,12 +117,17 @@ impl Words<'_> {
 
     /// The words behind the group that are no fields.
     fn rest(&self) -> impl Iterator<Item = &str> {
-        self.0[3..].iter().copied().filter(|word| !word.contains('='))
+        self.0[3..]
+            .iter()
+            .copied()
+            .filter(|word| !word.contains('='))
     }
 
     fn quoted(&self) -> Vec<&[u8]> {
         let quoted = self.0.iter().filter(|word| word.starts_with('"'));
-        quoted.map(|word| word.trim_matches('"').as_bytes()).collect()
+        quoted
+            .map(|word| word.trim_matches('"').as_bytes())
+            .collect()
     }
 
     fn items(&self) -> Vec<Item> {
@@ -143,7 +154,9 @@ impl Run {
     fn line(&mut self, line: &str) -> Vec<String> {
         let words = Words(line.split_whitespace().collect());
         match words.0[0] {
-            "publish" => self.world.publish(words.number("hole").unwrap_or(0), &words.quoted()),
+            "publish" => self
+                .world
+                .publish(words.number("hole").unwrap_or(0), &words.quoted()),
             "trim" => self.world.trim(words.0[1].parse().unwrap()),
             "at" => self.world.at(words.0[1].parse().unwrap()),
             "hold" => self.held = true,
@@ -152,6 +165,7 @@ impl Run {
                 let more = words.0.get(1).map_or(0, |more| more.parse().unwrap());
                 self.world.crash(more);
             }
+            "compact" => self.world.compact(),
             "stream" => return vec![self.stream()],
             _ => {
                 let ask = ask(&words);
@@ -283,12 +297,20 @@ fn show(answer: Answer) -> String {
         Answer::Letters { letters, more } => {
             assert!(!more);
             join(letters.iter().map(|letter| {
-                let kept = if letter.record.is_some() { "" } else { ", not kept" };
+                let kept = if letter.record.is_some() {
+                    ""
+                } else {
+                    ", not kept"
+                };
                 let (offset, attempts) = (letter.offset, letter.attempts);
                 format!("{offset} x{attempts} ({}{kept})", letter.reason)
             }))
         }
-        Answer::Moved { count, left, missing } => {
+        Answer::Moved {
+            count,
+            left,
+            missing,
+        } => {
             format!("moved {count}, left {left}, missing {}", missing.len())
         }
         Answer::Position { offset, moved } => format!("position {offset} moved={moved}"),
@@ -316,11 +338,16 @@ fn delivery(delivery: &Delivery) -> String {
         0 => String::new(),
         skipped => format!(" behind {skipped}"),
     };
-    format!("{} {payload:?} x{}{skipped}", delivery.record.offset, delivery.attempts)
+    format!(
+        "{} {payload:?} x{}{skipped}",
+        delivery.record.offset, delivery.attempts
+    )
 }
 
 fn description(group: &Description) -> String {
-    let committed = group.committed.map_or("-".to_owned(), |offset| offset.to_string());
+    let committed = group
+        .committed
+        .map_or_else(|| "-".to_owned(), |offset| offset.to_string());
     format!(
         "{} committed={committed} next={} tail={} in_flight={} owed={} letters={} lag={} trimmed={}",
         group.group,

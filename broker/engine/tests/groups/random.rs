@@ -1,19 +1,10 @@
 //! Random use of two groups, with crashes, against what a consumer may rely on.
 
-#![expect(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::unwrap_used,
-    reason = "a test stops at what it did not expect"
-)]
-
-mod groups_world;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::world::{World, holder, name, poll, settle};
 use felix_engine::groups::{Answer, Ask, Input, Ticket, Verb, Which};
 use felix_model::Offset;
-use groups_world::{World, holder, name, poll, settle};
 use proptest::prelude::*;
 
 /// What a group's consumers know.
@@ -63,6 +54,10 @@ enum Step {
     Commit,
     Settle,
     Checkpoint,
+    Compact,
+    Trim {
+        pick: usize,
+    },
     Crash {
         beyond: usize,
     },
@@ -83,6 +78,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => Just(Step::Commit),
         3 => Just(Step::Settle),
         1 => Just(Step::Checkpoint),
+        1 => Just(Step::Compact),
+        1 => (0..4_usize).prop_map(|pick| Step::Trim { pick }),
         2 => (0..4_usize).prop_map(|beyond| Step::Crash { beyond }),
     ];
     proptest::collection::vec(step, 1..120)
@@ -142,6 +139,12 @@ impl Run {
             Step::Commit => drop(self.world.commit_one()),
             Step::Settle => self.world.settle(),
             Step::Checkpoint => self.world.turn(Input::Checkpoint),
+            Step::Compact => self.world.compact(),
+            Step::Trim { pick } => {
+                if let Some(&start) = self.world.stream.keys().nth(pick) {
+                    self.world.trim(start);
+                }
+            }
             Step::Crash { beyond } => {
                 self.hear();
                 self.world.crash(beyond);
@@ -180,8 +183,10 @@ impl Run {
         };
         assert!(!more);
         for letter in &letters {
-            let record = letter.record.as_ref().expect("its bytes are kept");
-            assert_eq!(record.offset, letter.offset);
+            match &letter.record {
+                Some(record) => assert_eq!(record.offset, letter.offset),
+                None => assert!(letter.offset.0 < self.world.start, "its bytes are kept"),
+            }
         }
         letters.iter().map(|letter| letter.offset.0).collect()
     }

@@ -275,6 +275,19 @@ impl World {
         self.turn(Input::Timeout);
     }
 
+    /// Writes a checkpoint and drops the batches of the lane that nothing needs after it.
+    pub(crate) fn compact(&mut self) {
+        self.settle();
+        self.turn(Input::Checkpoint);
+        self.settle();
+        let keeping = self.groups.keeping();
+        self.lane.retain(|(batch, _)| {
+            let mut records = Records::new(batch).unwrap().map(Result::unwrap);
+            records.any(|record| keeping.keeps(record.offset))
+        });
+        self.committed = self.lane.len();
+    }
+
     pub(crate) fn records(&self) -> impl Iterator<Item = Record> + '_ {
         self.stream
             .values()
