@@ -492,6 +492,31 @@ def a_watch_resumes_at_an_offset_without_a_hole(node: Node) -> None:
 
 
 @check
+def a_cache_says_the_same_after_its_log_was_compacted(node: Node) -> None:
+    cache = node.create_cache()
+    at = (TENANT, NAMESPACE, cache)
+
+    def log_bytes() -> int | None:
+        logs = node.secret_file.parent.glob(f"broker/caches/{TENANT}/{NAMESPACE}/{cache}@*/0/data/*.log")
+        try:
+            return sum(log.stat().st_size for log in logs)
+        except FileNotFoundError:
+            return None  # it was replaced just now
+
+    with client_of(node) as client:
+        for number in range(1_500):
+            client.cache_put(*at, f"k{number % 50}", b"%d " % number + b"x" * 2_000)
+            client.counter_add(*at, f"c{number % 5}", 2)
+        # Three megabytes were put. Every other second the broker looks whether compacting is worth it.
+        until(lambda: (log_bytes() or 3_000_000) < 1_200_000 or None)
+        for key in range(50):
+            assert client.cache_get(*at, f"k{key}").startswith(b"%d " % (1_450 + key))
+        assert [client.counter_get(*at, f"c{key}") for key in range(5)] == [600] * 5
+        with client.watch_cache(*at, felix.CacheWatchFilter.prefix(""), start=0) as watch:
+            assert {change.key for change in changes(watch, 50)} == {f"k{key}" for key in range(50)}
+
+
+@check
 def cache_requests_that_cannot_be_are_refused_and_the_client_goes_on(node: Node) -> None:
     cache = node.create_cache()
     at = (TENANT, NAMESPACE, cache)
@@ -533,7 +558,6 @@ def the_asynchronous_client_uses_caches_and_counters_alike(node: Node) -> None:
             await client.cache_delete(*whole, "a")
             second = await watch.recv(timeout=EVENT_SECONDS)
             assert told([first, second]) == [("a", b"1"), ("a", None)]
-        await client.close()
 
     asyncio.run(work())
 

@@ -83,10 +83,14 @@ mod tests {
     }
 
     fn show(found: Option<&Found>) -> String {
-        found.map_or("nothing".into(), |found| {
-            let value = found.value.as_deref().map_or("(on disk)".into(), text);
-            format!("{value} version={}", found.version)
-        })
+        found.map_or_else(
+            || "nothing".into(),
+            |found| {
+                let value = found.value.as_deref();
+                let value = value.map_or_else(|| "(on disk)".into(), text);
+                format!("{value} version={}", found.version)
+            },
+        )
     }
 
     fn answer(answer: &CacheAnswer) -> String {
@@ -262,7 +266,7 @@ mod tests {
         let mut out = String::new();
         let mut told = Vec::new();
         let mut in_transcript = false;
-        let mut finish = |out: &mut String, told: &mut Vec<String>| {
+        let finish = |out: &mut String, told: &mut Vec<String>| {
             if !told.is_empty() {
                 out.push_str("----\n");
                 told.drain(..)

@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::caches::{CacheHandle, CacheSpec, Caches};
 use crate::config::{Config, ConfigRefused};
+use crate::conn::principals::Principals;
 use crate::fair::FairQueue;
 use crate::limits::{DRAIN_TIMEOUT, PUBLISH_WINDOW};
 pub(crate) use crate::listing::{Listing, Subscriptions};
@@ -61,6 +62,7 @@ pub(crate) struct Shared {
     pub(crate) subscriptions: Subscriptions,
     pub(crate) members: Members,
     pub(crate) paths: Arc<Paths>,
+    pub(crate) principals: Principals,
     port: u16,
     draining: AtomicBool,
 }
@@ -184,6 +186,7 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
         served: served(),
         subscriptions: Subscriptions::default(),
         paths: Arc::default(),
+        principals: Principals::default(),
         port: address.port(),
         draining: AtomicBool::new(false),
         config,

@@ -16,13 +16,13 @@ pub(crate) const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(10);
 /// one per outstanding request after that.
 pub(crate) const CLIENT_STREAMS_MAX: u32 = 1024;
 
-/// Bidirectional streams that a client may have open at first: the published client's 41 without waiting. The
-/// transport keeps room for every stream that may come, so a connection gets more, up to [`CLIENT_STREAMS_MAX`], when
-/// it uses half of what it has. Together with the unidirectional ones, as many as its table holds before it doubles.
-pub(crate) const CLIENT_STREAMS_FIRST: u32 = 48;
+/// Bidirectional streams that a client may have open at first. The transport keeps room for every stream that may come, so
+/// a connection gets more, up to [`CLIENT_STREAMS_MAX`], when it uses half of what it has. Together with the unidirectional
+/// ones, as many as its smallest table holds.
+pub(crate) const CLIENT_STREAMS_FIRST: u32 = 12;
 
 /// The same for unidirectional streams, of which a client needs one at most.
-pub(crate) const CLIENT_UNI_STREAMS_FIRST: u32 = 8;
+pub(crate) const CLIENT_UNI_STREAMS_FIRST: u32 = 2;
 
 /// Receive windows: at least one frame of the largest size.
 pub(crate) const RECEIVE_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
@@ -89,6 +89,9 @@ pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Verified tokens remembered per connection, so that forty streams cost one signature check.
 pub(crate) const TOKENS_REMEMBERED_MAX: usize = 64;
+
+/// Tokens whose principals connections share: as many as there can be connections.
+pub(crate) const PRINCIPALS_SHARED_MAX: usize = CONNECTIONS_MAX;
 
 /// Names of streams kept resolved per publish stream.
 pub(crate) const ROUTES_REMEMBERED_MAX: usize = 64;

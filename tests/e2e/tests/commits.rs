@@ -2,7 +2,6 @@
 
 #![expect(
     clippy::unwrap_used,
-    clippy::indexing_slicing,
     clippy::wildcard_enum_match_arm,
     reason = "a test that meets anything else has failed"
 )]
@@ -11,8 +10,8 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use felix_e2e::Home;
 use felix_e2e::raw::{Stream, Wire};
+use felix_e2e::{Home, eventually};
 use felix_wire::error::Code;
 use felix_wire::extension::requests::{self, List, Precondition, Reply, StateList};
 use felix_wire::extension::{Answer, Extension, Extensions};
@@ -596,4 +595,62 @@ async fn events_and_state_agree_after_kills_under_load() {
         acknowledged.len()
     );
     node.stop().await.unwrap();
+}
+
+/// The state of each entity is spread over commits of which compaction drops most.
+#[tokio::test]
+async fn compaction_drops_commits_and_leaves_the_state_as_it_was() {
+    let home = home();
+    let node = home.start().await.unwrap();
+    home.ok(&["stream", "create", "ledger", "--cleanup", "compact"])
+        .await
+        .unwrap();
+    let wire = Wire::connect(node.ready()).await.unwrap();
+    let mut asks = wire.authenticated().await.unwrap();
+    let padding = "x".repeat(20_000);
+    let mut expected = BTreeMap::new();
+    for number in 0..400_u64 {
+        let entity = format!("entity-{}", number % 4);
+        let (often, seldom) = ("often".to_owned(), format!("seldom-{}", number % 40));
+        let mut changes = vec![put(&often, &format!("{number} {padding}"))];
+        // These keys are written once, deleted once, and some of them written again.
+        if !(40..=380).contains(&number) {
+            changes.push(put(&seldom, &number.to_string()));
+            expected.insert((entity.clone(), seldom.clone()), Some(number));
+        } else if (200..220).contains(&number) {
+            changes.push(delete(&seldom));
+            expected.insert((entity.clone(), seldom.clone()), None);
+        }
+        let offset = landed(&mut asks, commit("ledger", &entity, "x", changes)).await;
+        assert_eq!(offset, number);
+        expected.insert((entity, often), Some(number));
+    }
+    let compacted = || async {
+        let wire = Wire::connect(node.ready()).await.ok()?;
+        let mut asks = wire.authenticated().await.ok()?;
+        let left = all(&mut asks, "ledger").await.len();
+        (left < 300).then_some(())
+    };
+    let has_run = eventually(compacted).await;
+    assert_eq!(has_run, Some(()), "nothing was compacted");
+    holds(&mut asks, &expected).await;
+    // Killed, the state is what is left of the log; stopped, what was written down.
+    node.kill().await.unwrap();
+    let node = home.start().await.unwrap();
+    let wire = Wire::connect(node.ready()).await.unwrap();
+    holds(&mut wire.authenticated().await.unwrap(), &expected).await;
+    assert!(node.stop().await.unwrap().success());
+    let node = home.start().await.unwrap();
+    let wire = Wire::connect(node.ready()).await.unwrap();
+    holds(&mut wire.authenticated().await.unwrap(), &expected).await;
+    node.stop().await.unwrap();
+}
+
+async fn holds(asks: &mut Stream, expected: &BTreeMap<(String, String), Option<u64>>) {
+    for ((entity, key), version) in expected {
+        let found = state(asks, "ledger", entity, key).await;
+        assert_eq!(found.version, *version, "{entity} {key}");
+        assert_eq!(found.value.is_some(), version.is_some(), "{entity} {key}");
+        assert_eq!(found.as_of, Some(399));
+    }
 }

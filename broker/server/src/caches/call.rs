@@ -366,13 +366,11 @@ mod tests {
             value_bytes,
             done: None,
         };
-        match parts.merge().unwrap() {
-            CacheAnswer::Page { rows, more, .. } => {
-                let keys = rows.iter().map(|(key, _)| String::from_utf8_lossy(key));
-                (keys.collect::<Vec<_>>().concat(), more)
-            }
-            other => panic!("{other:?}"),
-        }
+        let Ok(CacheAnswer::Page { rows, more, .. }) = parts.merge() else {
+            panic!("a page");
+        };
+        let keys = rows.iter().map(|(key, _)| String::from_utf8_lossy(key));
+        (keys.collect::<Vec<_>>().concat(), more)
     }
 
     #[test]

@@ -42,7 +42,8 @@ pub(crate) async fn authenticate(conn: &Conn, auth: &Auth) -> Result<Arc<Princip
         Err(TokenRefused::UnknownKey) if conn.shared.names.catch_up().await => judge(),
         judged => judged,
     };
-    let principal = Arc::new(judged.map_err(|error| refused(&error))?);
+    let principal = judged.map_err(|error| refused(&error))?;
+    let principal = conn.shared.principals.share(digest, principal);
     if principal.loopback_only && !conn.remote.ip().to_canonical().is_loopback() {
         return Err(Failure::new(
             Code::Unauthenticated,

@@ -7,6 +7,7 @@ pub(crate) mod calls;
 mod frames;
 pub(crate) mod groups;
 mod inspect;
+pub(crate) mod principals;
 pub(crate) mod publish;
 mod reads;
 mod request;
@@ -187,11 +188,11 @@ mod tests {
     #[test]
     fn an_allowance_doubles_while_half_of_it_is_used_and_ends_at_the_limit() {
         let mut allowance = Allowance(CLIENT_STREAMS_FIRST);
-        assert_eq!(allowance.grow(23), None);
-        assert_eq!(allowance.grow(24), Some(VarInt::from_u32(96)));
-        assert_eq!(allowance.grow(24), None);
+        assert_eq!(allowance.grow(5), None);
+        assert_eq!(allowance.grow(6), Some(VarInt::from_u32(24)));
+        assert_eq!(allowance.grow(6), None);
         let grown: Vec<_> = (0..9).filter_map(|_| allowance.grow(1_024)).collect();
         assert_eq!(grown.last(), Some(&VarInt::from_u32(CLIENT_STREAMS_MAX)));
-        assert_eq!(grown.len(), 4);
+        assert_eq!(grown.len(), 6);
     }
 }

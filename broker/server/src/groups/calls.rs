@@ -17,7 +17,7 @@ use felix_wire::limits::PAYLOAD_BYTES_MAX;
 use felix_wire::message::Start;
 
 use super::call;
-use super::replies::{Form, reply};
+use super::replies::{Form, Moves, Settles, reply};
 use crate::conn::calls::{Caller, Turn};
 use crate::conn::groups::holder;
 use crate::conn::stream::StreamState;
@@ -140,20 +140,20 @@ fn read(state: &StreamState, spec: &StreamSpec, ask: Wire) -> Result<Question, F
         Wire::GroupAck(ack) => {
             let settled = Settling::new(state, &ack.group, &ack.claims, ack.consumer.as_ref())?;
             let (ask, items) = settled.ask(Verb::Ack);
-            question(ack.shard, ask, Form::Acked(items))
+            question(ack.shard, ask, Form::Settled(Settles::Ack, items))
         }
         Wire::GroupNack(nack) => {
             let settled = Settling::new(state, &nack.group, &nack.claims, nack.consumer.as_ref())?;
             let delay_ms = nack.delay_ms;
             let (ask, items) = settled.ask(Verb::Nack { delay_ms });
-            question(nack.shard, ask, Form::Nacked(items))
+            question(nack.shard, ask, Form::Settled(Settles::Nack, items))
         }
         Wire::GroupExtend(extend) => {
             let consumer = extend.consumer.as_ref();
             let settled = Settling::new(state, &extend.group, &extend.claims, consumer)?;
             let ms = extend.extend_ms;
             let (ask, items) = settled.ask(Verb::Extend { ms });
-            question(extend.shard, ask, Form::Extended(items))
+            question(extend.shard, ask, Form::Settled(Settles::Extend, items))
         }
         Wire::GroupSetAside(aside) => {
             let consumer = aside.consumer.as_ref();
@@ -161,7 +161,7 @@ fn read(state: &StreamState, spec: &StreamSpec, ask: Wire) -> Result<Question, F
             let reason = aside.reason.as_str();
             let reason = (!reason.is_empty()).then(|| reason.into());
             let (ask, items) = settled.ask(Verb::Bury { reason });
-            question(aside.shard, ask, Form::SetAside(items))
+            question(aside.shard, ask, Form::Settled(Settles::SetAside, items))
         }
         Wire::GroupDeadLetters(list) => {
             let ask = Ask::Letters {
@@ -174,14 +174,18 @@ fn read(state: &StreamState, spec: &StreamSpec, ask: Wire) -> Result<Question, F
         }
         Wire::GroupRedrive(redrive) => {
             let (group, which) = (name(&redrive.group)?, which(redrive.offsets.as_ref()));
-            question(redrive.shard, Ask::Redrive { group, which }, Form::Redriven)
+            question(
+                redrive.shard,
+                Ask::Redrive { group, which },
+                Form::Moved(Moves::Redrive),
+            )
         }
         Wire::GroupDiscard(discard) => {
             let (group, which) = (name(&discard.group)?, which(discard.offsets.as_ref()));
             question(
                 discard.shard,
                 Ask::Discard { group, which },
-                Form::Discarded,
+                Form::Moved(Moves::Discard),
             )
         }
         Wire::GroupSeek(seek) => {

@@ -127,8 +127,8 @@ impl Shards {
         .map_err(unreadable)?;
         let data = cell.log().ok_or(OpenFailed::Gone)?;
         let marks = cell.marks();
-        let appended = look_for(&data.reader(), &replay.in_doubt(), marks.committed)
-            .map_err(|error| unreadable(error.to_string()))?;
+        let appended =
+            look_for(&data.reader(), &replay.in_doubt(), marks.committed).map_err(unreadable)?;
         let moment = Moment {
             now: now(),
             start: marks.start,

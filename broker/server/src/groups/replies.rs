@@ -17,13 +17,9 @@ use super::{refused, unsettled};
 /// In which form a call is answered, with what the answer repeats of it.
 pub(super) enum Form {
     Polled,
-    Acked(Vec<Item>),
-    Nacked(Vec<Item>),
-    Extended(Vec<Item>),
-    SetAside(Vec<Item>),
+    Settled(Settles, Vec<Item>),
     Letters,
-    Redriven,
-    Discarded,
+    Moved(Moves),
     Sought,
     Described,
     Deleted,
@@ -40,6 +36,22 @@ pub(super) enum Form {
     },
 }
 
+/// Which call settled.
+#[derive(Clone, Copy)]
+pub(super) enum Settles {
+    Ack,
+    Nack,
+    Extend,
+    SetAside,
+}
+
+/// Which call moved dead letters.
+#[derive(Clone, Copy)]
+pub(super) enum Moves {
+    Redrive,
+    Discard,
+}
+
 /// The answer as a reply of the form that was asked for.
 pub(super) fn reply(answer: Answer, form: Form) -> Result<Reply, Failure> {
     let too_long = |error: felix_wire::publish::PublishTooLong| {
@@ -51,18 +63,20 @@ pub(super) fn reply(answer: Answer, form: Form) -> Result<Reply, Failure> {
             let records = List::build(deliveries.into_iter().map(claimed)).map_err(too_long)?;
             Reply::GroupPoll(GroupPolled { records })
         }
-        (Answer::Settled(results), form) => return settled(&results, form),
+        (Answer::Settled(results), Form::Settled(by, items)) => {
+            return settled(&results, by, &items);
+        }
         (Answer::Letters { letters, more }, _) => {
             let letters = List::build(letters.into_iter().map(letter)).map_err(too_long)?;
             Reply::GroupDeadLetters(DeadLetters { letters, more })
         }
-        (Answer::Moved { count, missing, .. }, form) => {
+        (Answer::Moved { count, missing, .. }, Form::Moved(by)) => {
             let missing = List::build(missing.into_iter().map(|offset| offset.0));
             let missing = missing.map_err(too_long)?;
             let moved = LettersMoved { count, missing };
-            match form {
-                Form::Redriven => Reply::GroupRedrive(moved),
-                _ => Reply::GroupDiscard(moved),
+            match by {
+                Moves::Redrive => Reply::GroupRedrive(moved),
+                Moves::Discard => Reply::GroupDiscard(moved),
             }
         }
         (Answer::Position { offset, moved }, _) => Reply::GroupSeek(GroupSought {
@@ -101,7 +115,13 @@ pub(super) fn reply(answer: Answer, form: Form) -> Result<Reply, Failure> {
             };
             Reply::ScheduleList(ScheduleListed { records, cursor })
         }
-        (Answer::Scheduled { .. } | Answer::Schedules { .. }, _) => {
+        (
+            Answer::Settled(_)
+            | Answer::Moved { .. }
+            | Answer::Scheduled { .. }
+            | Answer::Schedules { .. },
+            _,
+        ) => {
             return Err(Failure::new(
                 Code::Internal,
                 "an answer to another question",
@@ -110,15 +130,11 @@ pub(super) fn reply(answer: Answer, form: Form) -> Result<Reply, Failure> {
     })
 }
 
-fn settled(results: &[Result<u64, SettleRefused>], form: Form) -> Result<Reply, Failure> {
-    let (Form::Acked(items) | Form::Nacked(items) | Form::Extended(items) | Form::SetAside(items)) =
-        &form
-    else {
-        return Err(Failure::new(
-            Code::Internal,
-            "an answer to another question",
-        ));
-    };
+fn settled(
+    results: &[Result<u64, SettleRefused>],
+    by: Settles,
+    items: &[Item],
+) -> Result<Reply, Failure> {
     let failed = items.iter().zip(results).filter_map(|(item, result)| {
         let why = (*result).err()?;
         let code = unsettled(why).code().map_or(0, Code::number);
@@ -131,14 +147,14 @@ fn settled(results: &[Result<u64, SettleRefused>], form: Form) -> Result<Reply, 
     let unsettled = List::build(failed)
         .map_err(|error| Failure::new(Code::LimitExceeded, error.to_string()))?;
     let visible_ms = results.iter().flatten().max().copied().unwrap_or(0);
-    Ok(match form {
-        Form::Nacked(_) => Reply::GroupNack(Settled { unsettled }),
-        Form::SetAside(_) => Reply::GroupSetAside(Settled { unsettled }),
-        Form::Extended(_) => Reply::GroupExtend(GroupExtended {
+    Ok(match by {
+        Settles::Ack => Reply::GroupAck(Settled { unsettled }),
+        Settles::Nack => Reply::GroupNack(Settled { unsettled }),
+        Settles::SetAside => Reply::GroupSetAside(Settled { unsettled }),
+        Settles::Extend => Reply::GroupExtend(GroupExtended {
             visible_ms,
             unsettled,
         }),
-        _ => Reply::GroupAck(Settled { unsettled }),
     })
 }
 
