@@ -233,12 +233,17 @@ fn is_condition(failed: &CallFailed) -> bool {
         if matches!(refused.reason.as_deref(), Some("version_mismatch" | "offset_mismatch")))
 }
 
-/// How long to wait before a call is sent again; `None` if it is not. A name nobody knows is told at once.
+/// How long to wait before a call is sent again; `None` if it is not. A name nobody knows is told at once, and so is a
+/// claim or a membership that does not stand: that it might stand later is for its holder to find out.
 fn wait_before(failed: &CallFailed, repeat: Repeat) -> Option<Duration> {
     match failed {
         CallFailed::NotSent { .. } => Some(Duration::ZERO),
         CallFailed::Unanswered { .. } => (repeat != Repeat::Unapplied).then_some(Duration::ZERO),
-        CallFailed::Refused(refused) if refused.code != Code::NotFound.name() => {
+        CallFailed::Refused(refused)
+            if ![Code::NotFound, Code::StaleClaim]
+                .map(Code::name)
+                .contains(&&*refused.code) =>
+        {
             match refused.retry {
                 Retry::Retry | Retry::Redirect => Some(Duration::ZERO),
                 Retry::RetryAfter(after) => Some(after),
@@ -287,5 +292,9 @@ mod tests {
     fn an_unknown_name_and_a_missing_right_are_told_at_once() {
         assert_eq!(wait_before(&refused(Code::NotFound), Repeat::Always), None);
         assert_eq!(wait_before(&refused(Code::Forbidden), Repeat::Always), None);
+        assert_eq!(
+            wait_before(&refused(Code::StaleClaim), Repeat::Always),
+            None
+        );
     }
 }

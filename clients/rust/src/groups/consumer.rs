@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinHandle, JoinSet};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::delivery::Delivery;
 use super::lane::{Handed, Lane};
@@ -99,6 +99,7 @@ impl ConsumerOptions {
             lanes: BTreeMap::new(),
             running: JoinSet::new(),
             renew_at: Instant::now(),
+            holds_until: None,
         };
         // The first answer decides whether there is a consumer at all.
         desk.renew().await?;
@@ -176,6 +177,8 @@ struct Desk {
     lanes: BTreeMap<u32, Held>,
     running: JoinSet<()>,
     renew_at: Instant,
+    /// Until when the last answer holds.
+    holds_until: Option<Instant>,
 }
 
 /// A shard that is held.
@@ -200,25 +203,46 @@ impl Desk {
                 Some(ended) = self.running.join_next_with_id() => {
                     self.given_back(ended.map_or_else(|error| error.id(), |(id, ())| id));
                 }
-                () = sleep_until(self.renew_at) => {
-                    if let Err(failed) = self.renew().await {
-                        self.not_renewed(failed);
-                    }
-                }
+                () = sleep_until(self.renew_at) => self.keep().await,
             }
         }
-        for held in self.lanes.values() {
-            held.stop.send_replace(true);
-        }
+        self.stop_all();
         drop(self.out);
         while self.running.join_next().await.is_some() {}
         self.member.leave().await;
     }
 
+    /// Renews the membership. When that is not answered while the last answer holds, the shards may be another's, so
+    /// work on them stops.
+    async fn keep(&mut self) {
+        let renewed = match self.holds_until {
+            Some(until) => timeout_at(until, self.renew()).await,
+            None => Ok(self.renew().await),
+        };
+        let renewed = match renewed {
+            Ok(renewed) => renewed,
+            Err(_) => {
+                self.stop_all();
+                self.renew().await
+            }
+        };
+        if let Err(failed) = renewed {
+            self.not_renewed(failed);
+        }
+    }
+
+    fn stop_all(&self) {
+        for held in self.lanes.values() {
+            held.stop.send_replace(true);
+        }
+    }
+
     /// Tells what is held, and starts and stops lanes as the answer says.
     async fn renew(&mut self) -> Result<(), CallFailed> {
         let held: BTreeSet<u32> = self.lanes.keys().copied().collect();
+        let asked = Instant::now();
         let assigned = self.member.renew(&held).await?;
+        self.holds_until = assigned.holds.map(|holds| asked + holds);
         self.renew_at = Instant::now() + assigned.again;
         for (shard, held) in &self.lanes {
             if !assigned.shards.contains(shard) {
@@ -249,9 +273,7 @@ impl Desk {
         self.renew_at = Instant::now() + self.options.policy().longest;
         if failed.retry() == Retry::Fatal {
             // Another may have its shards, so what it holds is finished and given back.
-            for held in self.lanes.values() {
-                held.stop.send_replace(true);
-            }
+            self.stop_all();
             // If the consumer is busy it has records to work on, and hears of this the next time.
             let _ = self.out.try_send(Err(failed));
         }

@@ -41,6 +41,8 @@ enum State {
 pub(super) struct Assigned {
     pub(super) shards: BTreeSet<u32>,
     pub(super) again: Duration,
+    /// How long the answer holds from when it was asked for: after that the shards may be another's.
+    pub(super) holds: Option<Duration>,
 }
 
 impl Membership {
@@ -72,6 +74,7 @@ impl Membership {
                     return Ok(Assigned {
                         shards: assigned.assigned.iter().collect(),
                         again: again.max(HEARTBEAT_MIN),
+                        holds: Some(self.session),
                     });
                 }
                 Err(CallFailed::Unsupported { .. }) => self.state = State::Alone,
@@ -136,6 +139,7 @@ impl Membership {
         Ok(Assigned {
             shards: (0..shards).collect(),
             again: self.session,
+            holds: None,
         })
     }
 

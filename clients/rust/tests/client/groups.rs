@@ -295,6 +295,29 @@ async fn a_worker_that_was_forgotten_joins_again_with_what_it_holds() {
 }
 
 #[tokio::test]
+async fn a_worker_that_is_not_heard_stops_when_its_session_has_passed() {
+    let broker = FakeBroker::start();
+    let builder = broker.builder().request_timeout(Duration::from_millis(100));
+    let (client, conn, _pipe) = broker.calling(builder).await;
+    let serve = async {
+        let mut line = conn.line().await;
+        joined(&mut line, &assigned(1, &[2])).await;
+        loop {
+            match line.call().await {
+                // Not answered, until nothing is held any more.
+                (_, Ask::MemberHeartbeat(beat)) if beat.held.is_empty() => return,
+                (_, Ask::MemberHeartbeat(_)) => {}
+                (id, Ask::GroupPoll(_)) => line.reply(id, polled([])).await,
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    let options = options(&client).session(Duration::from_millis(200));
+    let (consumer, ()) = tokio::join!(options, serve);
+    drop(consumer.unwrap());
+}
+
+#[tokio::test]
 async fn a_worker_that_closes_gives_back_what_it_did_not_hand_out_and_leaves() {
     let broker = FakeBroker::start();
     let (client, conn, _pipe) = broker.calling(broker.builder()).await;
