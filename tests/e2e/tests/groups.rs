@@ -1,6 +1,7 @@
 //! Consumer groups as published clients see them, with a real broker that is really killed.
 
 #![expect(
+    clippy::indexing_slicing,
     clippy::unwrap_used,
     clippy::wildcard_enum_match_arm,
     reason = "a test that meets anything else has failed"

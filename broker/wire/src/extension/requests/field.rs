@@ -19,7 +19,10 @@ pub(super) trait Field: Sized {
 }
 
 /// Something that can be an item of a list.
-#[expect(private_bounds, reason = "what can be an item is decided in this module")]
+#[expect(
+    private_bounds,
+    reason = "what can be an item is decided in this module"
+)]
 pub trait Item: Field {}
 
 impl<T: Field> Item for T {}
