@@ -17,7 +17,7 @@ pub(crate) const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const CLIENT_STREAMS_MAX: u32 = 1024;
 
 /// Bidirectional streams that a client may have open at first. The transport keeps room for every stream that may come, so
-/// a connection gets more, up to [`CLIENT_STREAMS_MAX`], when it uses half of what it has. Together with the unidirectional
+/// a connection gets more, up to [`CLIENT_STREAMS_MAX`], when it uses a quarter of what it has. Together with the unidirectional
 /// ones, as many as its smallest table holds.
 pub(crate) const CLIENT_STREAMS_FIRST: u32 = 12;
 

@@ -1,6 +1,7 @@
 //! A stream of which the newest record of each key stays.
 
 #![expect(
+    clippy::expect_used,
     clippy::unwrap_used,
     reason = "a test that meets anything else has failed"
 )]

@@ -84,9 +84,11 @@ async fn a_batch_of_acks_finishes_what_stands_and_names_what_does_not() {
     let numbers: Vec<String> = (0..100).map(|number| number.to_string()).collect();
     client.publish_batch(STREAM, numbers).await.unwrap();
     let group = client.group(STREAM, "g").unwrap();
-    let mut options = PollOptions::default();
-    options.max_records = 60;
-    options.consumer = Some("w1".to_owned());
+    let options = PollOptions {
+        max_records: 60,
+        consumer: Some("w1".to_owned()),
+        ..PollOptions::default()
+    };
     let records = group.poll(0, &options).await.unwrap();
     assert_eq!(records.len(), 60);
     let claims: Vec<Claim> = records.iter().map(claim).collect();

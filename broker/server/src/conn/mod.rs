@@ -116,9 +116,10 @@ async fn accept_streams(conn: &Arc<Conn>) {
 struct Allowance(u32);
 
 impl Allowance {
-    /// The next allowance, once half of this one is in use. `open` may count more than the streams of this kind.
+    /// The next allowance, once a quarter of this one is in use, so that a burst of requests finds room: a published
+    /// client that runs out opens another connection. `open` may count more than the streams of this kind.
     fn grow(&mut self, open: usize) -> Option<VarInt> {
-        if self.0 >= CLIENT_STREAMS_MAX || open < self.0 as usize / 2 {
+        if self.0 >= CLIENT_STREAMS_MAX || open < self.0 as usize / 4 {
             return None;
         }
         self.0 = (self.0 * 2).min(CLIENT_STREAMS_MAX);
@@ -186,11 +187,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_allowance_doubles_while_half_of_it_is_used_and_ends_at_the_limit() {
+    fn an_allowance_doubles_while_a_quarter_of_it_is_used_and_ends_at_the_limit() {
         let mut allowance = Allowance(CLIENT_STREAMS_FIRST);
-        assert_eq!(allowance.grow(5), None);
-        assert_eq!(allowance.grow(6), Some(VarInt::from_u32(24)));
-        assert_eq!(allowance.grow(6), None);
+        assert_eq!(allowance.grow(2), None);
+        assert_eq!(allowance.grow(3), Some(VarInt::from_u32(24)));
+        assert_eq!(allowance.grow(3), None);
         let grown: Vec<_> = (0..9).filter_map(|_| allowance.grow(1_024)).collect();
         assert_eq!(grown.last(), Some(&VarInt::from_u32(CLIENT_STREAMS_MAX)));
         assert_eq!(grown.len(), 6);
