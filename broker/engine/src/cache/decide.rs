@@ -55,6 +55,7 @@ impl CacheShard {
         op: CacheOp,
         effects: &mut Vec<CacheEffect>,
     ) {
+        self.submit_full(now, effects);
         let decided = match op {
             CacheOp::Get { key } => Some(Ok(CacheAnswer::Value(self.get(now, &key)))),
             CacheOp::List {
@@ -177,7 +178,7 @@ impl CacheShard {
             value,
             expires,
         };
-        let version = self.stage(now, record, None, effects);
+        let version = self.stage(now, record, None);
         self.answer_with_batch(ticket, CacheAnswer::Put { version });
     }
 
@@ -202,7 +203,7 @@ impl CacheShard {
             return self.answer(ticket, nothing, tail.seen, effects);
         }
         let key = self.entry_key(key);
-        self.stage(now, Staged::Delete { key }, None, effects);
+        self.stage(now, Staged::Delete { key }, None);
         let removed = tail.found.filter(|_| tell == Tell::Removed);
         self.answer_with_batch(ticket, CacheAnswer::Deleted(removed));
     }
@@ -254,7 +255,7 @@ impl CacheShard {
         let key = self.sum_key(key);
         let record = Staged::Add { key, sum };
         let once = identified.as_ref();
-        self.stage(now, record, Some(Adding { delta, once }), effects);
+        self.stage(now, record, Some(Adding { delta, once }));
         let answer = CacheAnswer::Sum {
             sum: Some(sum),
             repeated: false,
@@ -308,19 +309,18 @@ impl CacheShard {
             .unwrap_or_else(|| Key::from(key))
     }
 
-    /// Puts a record into the batch of this turn and says where it will stand.
-    fn stage(
-        &mut self,
-        now: TimeMs,
-        record: Staged,
-        add: Option<Adding<'_>>,
-        effects: &mut Vec<CacheEffect>,
-    ) -> Offset {
+    /// Hands on a batch that is full. Called before an op is judged: should the log refuse the batch, the op must not
+    /// build on what was in it.
+    pub(super) fn submit_full(&mut self, now: TimeMs, effects: &mut Vec<CacheEffect>) {
         if let Some(building) = &self.building
             && building.builder.bytes() >= BATCH_BYTES
         {
             self.submit(now, effects);
         }
+    }
+
+    /// Puts a record into the batch of this turn and says where it will stand.
+    fn stage(&mut self, now: TimeMs, record: Staged, add: Option<Adding<'_>>) -> Offset {
         let end = self.shard.end();
         let building = self.building.get_or_insert_with(|| Building {
             builder: KeyedBuilder::new(now),
@@ -373,7 +373,8 @@ impl CacheShard {
         record: Staged,
         effects: &mut Vec<CacheEffect>,
     ) {
-        self.stage(now, record, None, effects);
+        self.submit_full(now, effects);
+        self.stage(now, record, None);
     }
 
     /// Lets an answer leave with the record that was staged last.

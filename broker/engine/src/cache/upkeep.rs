@@ -101,6 +101,7 @@ impl CacheShard {
             .collect();
         let last = seen.last().map(|(key, _)| Key::clone(key));
         for (key, held) in seen.into_iter().filter(|(_, sum)| needs(sum)) {
+            self.submit_full(now, effects);
             // The checkpoint stands behind what is in flight, so it has that in it.
             let sum = self.overlay.sum(&key).map_or(held.sum, |(sum, _)| sum);
             self.stage_own(now, Staged::Checkpoint { key, sum }, effects);
