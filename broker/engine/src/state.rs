@@ -202,8 +202,6 @@ pub struct StateView {
     overlay: HashMap<Key, (Offset, Option<Offset>)>,
     /// Answers that wait for what they saw to be committed.
     waiting: Vec<(Offset, StateAnswer)>,
-    /// Bytes of commits folded since the last snapshot was begun.
-    unsaved_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -225,7 +223,6 @@ impl StateView {
             flights: VecDeque::new(),
             overlay: HashMap::new(),
             waiting: Vec::new(),
-            unsaved_bytes: fold.observed_bytes,
         }
     }
 
@@ -291,10 +288,10 @@ impl StateView {
             })
     }
 
-    /// Bytes of commits folded since the last snapshot was begun.
+    /// Whether the log has a commit, or is about to: one that was refused leaves none.
     #[must_use]
-    pub fn unsaved_bytes(&self) -> u64 {
-        self.unsaved_bytes
+    pub fn has_commits(&self) -> bool {
+        self.as_of.is_some() || !self.flights.is_empty()
     }
 
     /// Keys that hold something, over all entities.
@@ -351,7 +348,6 @@ impl StateView {
             }
             fold::change(&mut self.index, key, offset, change);
         }
-        self.unsaved_bytes += decide::size(&commit);
         self.hold(offset, &commit);
         self.as_of = Some(offset);
     }

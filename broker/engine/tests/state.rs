@@ -279,6 +279,35 @@ mod tests {
     }
 
     #[test]
+    fn a_commit_that_was_refused_or_lost_is_none_that_the_log_has() {
+        let mut world = World::new();
+        let mut refused = op("e", "x", vec![put("a", "1")]);
+        refused.expected = Some(Offset(7));
+        world.now(refused).unwrap_err();
+        world
+            .now(if_at(op("e", "x", vec![]), "a", Some(3)))
+            .unwrap_err();
+        assert!(!world.view.has_commits());
+        world.commit(op("e", "x", vec![put("a", "1")]));
+        assert!(world.view.has_commits());
+        world.fail(0, WriteFailure::Full);
+        assert!(!world.view.has_commits());
+        world.now(op("e", "x", vec![])).unwrap();
+        assert!(world.view.has_commits());
+        assert!(world.fold(StateFold::new(OPTIONS.once)).has_commits());
+    }
+
+    #[test]
+    fn what_can_be_judged_without_the_state_is() {
+        let long = "k".repeat(2_000);
+        let refused = op("e", "x", vec![put(&long, "")]).check(1_000_000);
+        assert!(matches!(refused, Err(CommitRefused::KeyLength { .. })));
+        let refused = op("e", "x", vec![put("a", "1")]).check(3);
+        let (bytes, limit) = (4, 3);
+        assert_eq!(refused, Err(CommitRefused::TooLarge { bytes, limit }));
+    }
+
+    #[test]
     fn changes_are_applied_in_order() {
         let mut world = World::new();
         let changes = vec![

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::ops::ControlFlow;
 
+use felix_model::forms::schedule_id;
 use felix_model::{BatchHeader, BatchRefused, Offset, Record, Records, TimeMs};
 
 use crate::limits;
@@ -218,8 +219,11 @@ impl NewestByKey {
 }
 
 /// Whether a record does more than put a value: it has headers of the broker other than the publisher's name and the
-/// producer's sequence.
+/// producer's sequence. A scheduled record does not, and what follows its schedule is its user's.
 fn has_operations(record: &Record) -> bool {
+    if schedule_id(record).is_ok_and(|id| id.is_some()) {
+        return false;
+    }
     let mut headers = record.internal.iter();
     headers.any(|(name, _)| !matches!(name.as_ref(), b"@" | b"#"))
 }

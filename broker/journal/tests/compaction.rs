@@ -12,7 +12,10 @@ use common::keyed::{Written, compact, filled, read, upto};
 use common::{Dice, open, small};
 use felix_journal::compact::{NewestByKey, Remembered};
 use felix_journal::{Keep, Log, ReadRefused, SimDisk};
-use felix_model::{BatchHeader, Offset, Record, TimeMs, verify};
+use felix_model::forms::schedule_record;
+use felix_model::{
+    BatchBuilder, BatchHeader, BatchOptions, Generation, Offset, Record, TimeMs, patch, verify,
+};
 
 #[test]
 fn the_newest_record_of_each_key_stays_at_its_offset_and_what_has_no_key_stays_too() {
@@ -212,6 +215,28 @@ fn small_neighbours_become_one_segment_although_nothing_goes() {
     assert_eq!((done.records_dropped, done.segments), (0, before - 1));
     assert!(log.reader().segments() < before / 2);
     assert_eq!(written.check(&log.reader(), "merged").len(), 8);
+}
+
+#[test]
+fn a_scheduled_record_goes_as_one_that_was_published_when_its_key_has_a_newer_one() {
+    let disk = SimDisk::new(1);
+    let (mut log, _) = open(&disk, small());
+    for (base, id) in [(0, b"id-1"), (1, b"id-2")] {
+        let mut batch = BatchBuilder::new(BatchOptions {
+            internal: true,
+            ..BatchOptions::default()
+        });
+        let users: [(&[u8], Option<&[u8]>); 1] = [(b"priority", Some(b"high"))];
+        let record = (Some(b"key".as_slice()), Some(b"payload".as_slice()));
+        schedule_record(&mut batch, 0, id, record, &users).unwrap();
+        let mut batch = batch.finish().unwrap();
+        patch(&mut batch, Offset(base), Generation::ZERO);
+        log.append(&[batch.freeze()]).unwrap();
+    }
+    log.close_segment().unwrap();
+    assert_eq!(compact(&mut log).records_dropped, 1);
+    assert_eq!(log.reader().record(Offset(0)).unwrap(), None);
+    assert!(log.reader().record(Offset(1)).unwrap().is_some());
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod tests {
     use felix_model::batch::{BatchBuilder, BatchOptions, Records, verify};
     use felix_model::forms::{
         self, AddOnce, Change, Commit, Keyed, KeyedBuilder, commit_record, schedule_id,
-        schedule_record,
+        schedule_record, users_headers,
     };
     use felix_model::native::{NativeProducer, internal_headers, records_from_payloads};
     use felix_model::{
@@ -240,6 +240,34 @@ mod tests {
         let read = records(batch.finish().unwrap());
         assert_eq!(Commit::read(&read[0]).unwrap(), None);
         assert_eq!(schedule_id(&read[0]).unwrap(), Some("id-1".into()));
+        let expected = vec![
+            ("s".into(), Some("users".into())),
+            ("priority".into(), None),
+        ];
+        assert_eq!(users_headers(&read[0]).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn the_headers_of_a_publish_are_its_users_and_those_of_a_commit_are_not() {
+        let mut batch = BatchBuilder::new(BatchOptions::default());
+        let users: [(&[u8], Option<&[u8]>); 1] = [(b"s", Some(b"users"))];
+        batch.push(0, None, Some(b"payload"), &users).unwrap();
+        let published = records(batch.finish().unwrap());
+        let expected = vec![("s".into(), Some("users".into()))];
+        assert_eq!(users_headers(&published[0]).collect::<Vec<_>>(), expected);
+        let mut batch = BatchBuilder::new(BatchOptions {
+            internal: true,
+            ..BatchOptions::default()
+        });
+        let commit = Commit {
+            entity: "order-7".into(),
+            event: "paid".into(),
+            changes: vec![Change::Delete { key: "a".into() }],
+            idempotency: Some("id-1".into()),
+        };
+        commit_record(&mut batch, 0, &commit).unwrap();
+        let committed = records(batch.finish().unwrap());
+        assert_eq!(users_headers(&committed[0]).count(), 0);
     }
 
     #[test]

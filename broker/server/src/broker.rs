@@ -557,6 +557,9 @@ impl Running {
         self.every(EXPIRY_INTERVAL, |shared| shared.caches.expire());
         self.every(CACHES_INTERVAL, |shared| shared.caches.tend());
         self.every(RETENTION_INTERVAL, |shared| shared.shards.compact_lanes());
+        self.every(RETENTION_INTERVAL, |shared| {
+            shared.shards.open_owed_groups()
+        });
         let (timers, stop) = (Arc::clone(&self.shared.shards.timers), self.stop.clone());
         self.tasks.spawn(async move {
             tokio::select! {

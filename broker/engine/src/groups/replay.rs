@@ -21,6 +21,7 @@ pub struct Replay {
     folds: BTreeMap<GroupName, Fold>,
     schedules: Schedules,
     checkpoint: u64,
+    cut: Option<Offset>,
 }
 
 impl Replay {
@@ -31,7 +32,14 @@ impl Replay {
             folds: BTreeMap::new(),
             schedules: Schedules::default(),
             checkpoint: 0,
+            cut: None,
         }
+    }
+
+    /// Says that the stream's log ended at `end` (exclusive) when it was recovered, and was appended to since. Without
+    /// this it ends at the moment's tail.
+    pub fn cut(&mut self, end: Offset) {
+        self.cut = Some(end);
     }
 
     /// Reads the next batch. Compaction may have left out records, and batches.
@@ -87,7 +95,7 @@ impl Replay {
     /// The groups, once everything was read. `lane_end` is where the lane ends; `appended` are those of
     /// [`Self::in_doubt`] that the stream has.
     ///
-    /// What lies at or above the end of the stream's log was lost with the power: it is forgotten here, so that what
+    /// What lies at or above the end of the stream's log, see [`Self::cut`], was lost with the power: it is forgotten here, so that what
     /// is appended there next is handed out.
     pub fn finish(self, moment: Moment, lane_end: Offset, appended: &[ScheduleId]) -> Groups {
         let mut groups = Groups {
@@ -99,6 +107,7 @@ impl Replay {
             idle_at: moment.now,
             stopped: None,
         };
+        let end = self.cut.map_or(moment.tail, |cut| cut.min(moment.tail)).0;
         let core = &mut groups.core;
         for doubt in groups.schedules.in_doubt() {
             if appended.contains(&doubt.id) {
@@ -111,16 +120,15 @@ impl Replay {
             fold.forget_holders();
             let id = GroupId(core.name());
             let mut group = Group::new(id, name.clone(), fold, core);
-            let tail = moment.tail.0;
-            let beyond = group.fold.next > tail
-                || group.fold.open.range(tail..).next().is_some()
+            let beyond = group.fold.next > end
+                || group.fold.open.range(end..).next().is_some()
                 || group
                     .fold
                     .ahead
                     .iter()
-                    .any(|run| run.start + run.count > tail);
+                    .any(|run| run.start + run.count > end);
             if beyond {
-                group.commit(core, &Change::Cut { end: tail });
+                group.commit(core, &Change::Cut { end });
                 // The change was counted as if these had been open in memory before.
                 core.open = 0;
             }

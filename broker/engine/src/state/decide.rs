@@ -31,7 +31,7 @@ impl StateView {
         effects: &mut Vec<Effect>,
         answers: &mut Vec<StateAnswer>,
     ) {
-        if let Err(refused) = self.check(&op) {
+        if let Err(refused) = op.check(self.options.commit_bytes_max) {
             let outcome = Err(refused);
             return answers.push(StateAnswer { ticket, outcome });
         }
@@ -72,37 +72,6 @@ impl StateView {
         }
     }
 
-    /// What can be said without looking at the state.
-    fn check(&self, op: &CommitOp) -> Result<(), CommitRefused> {
-        let commit = &op.commit;
-        check_entity(&commit.entity)?;
-        for (count, limit) in [
-            (commit.changes.len(), CHANGES_MAX),
-            (op.preconditions.len(), PRECONDITIONS_MAX),
-        ] {
-            if count > limit {
-                return Err(CommitRefused::TooMany { count, limit });
-            }
-        }
-        let conditions = op.preconditions.iter().map(|condition| &condition.key);
-        for key in commit.changes.iter().map(Change::key).chain(conditions) {
-            check_key(key)?;
-        }
-        let (bytes, limit) = (size(commit), self.options.commit_bytes_max);
-        if bytes > limit {
-            return Err(CommitRefused::TooLarge { bytes, limit });
-        }
-        match &commit.idempotency {
-            Some(id) if !(1..=IDEMPOTENCY_KEY_BYTES_MAX).contains(&id.len()) => {
-                Err(CommitRefused::IdLength {
-                    bytes: id.len(),
-                    limit: IDEMPOTENCY_KEY_BYTES_MAX,
-                })
-            }
-            Some(_) | None => Ok(()),
-        }
-    }
-
     /// The answer to a commit that is not to be appended, and the newest offset it was decided by.
     fn judge(&mut self, now: TimeMs, op: &CommitOp) -> Option<(Outcome, Option<Offset>)> {
         if let Some(id) = &op.commit.idempotency {
@@ -137,6 +106,43 @@ impl StateView {
             }
         }
         None
+    }
+}
+
+impl CommitOp {
+    /// Judges what can be judged without looking at the state, for a stream that takes commits of so many
+    /// bytes.
+    ///
+    /// # Errors
+    /// The commit would be refused with this.
+    pub fn check(&self, commit_bytes_max: u64) -> Result<(), CommitRefused> {
+        let commit = &self.commit;
+        check_entity(&commit.entity)?;
+        for (count, limit) in [
+            (commit.changes.len(), CHANGES_MAX),
+            (self.preconditions.len(), PRECONDITIONS_MAX),
+        ] {
+            if count > limit {
+                return Err(CommitRefused::TooMany { count, limit });
+            }
+        }
+        let conditions = self.preconditions.iter().map(|condition| &condition.key);
+        for key in commit.changes.iter().map(Change::key).chain(conditions) {
+            check_key(key)?;
+        }
+        let (bytes, limit) = (size(commit), commit_bytes_max);
+        if bytes > limit {
+            return Err(CommitRefused::TooLarge { bytes, limit });
+        }
+        match &commit.idempotency {
+            Some(id) if !(1..=IDEMPOTENCY_KEY_BYTES_MAX).contains(&id.len()) => {
+                Err(CommitRefused::IdLength {
+                    bytes: id.len(),
+                    limit: IDEMPOTENCY_KEY_BYTES_MAX,
+                })
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 }
 

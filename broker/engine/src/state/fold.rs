@@ -17,8 +17,6 @@ pub struct StateFold {
     pub(super) index: Index,
     pub(super) once: Once<i64>,
     pub(super) as_of: Option<Offset>,
-    /// Bytes of commits that were observed: a snapshot it began from does not have them.
-    pub(super) observed_bytes: u64,
     covered: Offset,
 }
 
@@ -30,7 +28,6 @@ impl StateFold {
             index: Index::new(),
             once: Once::new(bounds),
             as_of: None,
-            observed_bytes: 0,
             covered: Offset::ZERO,
         }
     }
@@ -51,9 +48,14 @@ impl StateFold {
             index: Index::from_sorted(loaded.entries),
             once,
             as_of: loaded.sums.first().map(|(_, newest)| newest.offset),
-            observed_bytes: 0,
             covered: loaded.covered,
         })
+    }
+
+    /// Whether it knows of any commit.
+    #[must_use]
+    pub fn has_commits(&self) -> bool {
+        self.as_of.is_some()
     }
 
     /// The first offset whose record is still to be observed.
@@ -73,7 +75,6 @@ impl StateFold {
         let Some(commit) = Commit::read(record)? else {
             return Ok(());
         };
-        self.observed_bytes += decide::size(&commit);
         for change in &commit.changes {
             self::change(
                 &mut self.index,
@@ -148,8 +149,8 @@ enum Step {
 impl StateView {
     /// Begins a snapshot of everything below `committed`, which is the shard's mark now. The answer is
     /// its front; [`StateSnapshot::next`] gives the rest.
-    pub fn begin_snapshot(&mut self, committed: Offset) -> (Vec<u8>, StateSnapshot) {
-        self.unsaved_bytes = 0;
+    #[must_use]
+    pub fn begin_snapshot(&self, committed: Offset) -> (Vec<u8>, StateSnapshot) {
         let snapshot = StateSnapshot {
             writer: snapshot::Writer::default(),
             step: Step::Entries { after: None },

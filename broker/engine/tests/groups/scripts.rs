@@ -16,7 +16,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::world::{World, holder, name, poll};
+use super::world::{World, holder, name, poll, settle};
 use felix_engine::groups::{
     Answer, Ask, Delivery, Description, GroupName, Item, ScheduleId, SeekTo, Settle, Ticket, Verb,
     Which,
@@ -58,6 +58,30 @@ fn every_script_gives_its_transcript() {
         "transcripts differ:\n{}",
         changed.join("\n\n")
     );
+}
+
+#[test]
+fn what_was_appended_before_the_groups_were_opened_again_is_handed_out_in_place_of_what_was_lost() {
+    let mut world = World::usual();
+    world.publish(0, &[b"a", b"lost", b"lost"]);
+    let take = |world: &mut World| {
+        let asked = world.asked(Ask::Poll(poll("g", holder(1, None), 9)));
+        let Answer::Records(records) = asked else {
+            panic!("{asked:?}");
+        };
+        let offsets: Vec<_> = records.iter().map(|one| (one.record.offset.0, 1)).collect();
+        world.asked(settle("g", Verb::Ack, &offsets));
+        offsets
+    };
+    assert_eq!(take(&mut world), [(0, 1), (1, 1), (2, 1)]);
+    // The power went with all but the first record, and others came to where the lost ones were while the groups
+    // could not be opened.
+    world.cut = Some(Offset(1));
+    world.crash(0);
+    assert_eq!(take(&mut world), [(1, 1), (2, 1)]);
+    // The lane has the cut by now.
+    world.crash(0);
+    assert_eq!(take(&mut world), []);
 }
 
 fn rerun(script: &str) -> String {

@@ -30,6 +30,8 @@ pub(crate) struct World {
     pub(crate) inbox: VecDeque<Input>,
     pub(crate) answers: Vec<(Ticket, Answer)>,
     pub(crate) reads_fail: bool,
+    /// Where the stream ended when it was recovered, if it was appended to since.
+    pub(crate) cut: Option<Offset>,
     tickets: u64,
 }
 
@@ -53,6 +55,7 @@ impl World {
             inbox: VecDeque::new(),
             answers: Vec::new(),
             reads_fail: false,
+            cut: None,
             tickets: 0,
         }
     }
@@ -256,6 +259,9 @@ impl World {
         self.feeds.clear();
         self.inbox.clear();
         let mut replay = Replay::new(self.options);
+        if let Some(end) = self.cut.take() {
+            replay.cut(end);
+        }
         for (batch, _) in &self.lane {
             replay.batch(batch).unwrap();
         }

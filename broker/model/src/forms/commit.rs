@@ -149,6 +149,17 @@ pub fn schedule_id(record: &Record) -> Result<Option<Bytes>, BatchRefused> {
     }
 }
 
+/// The headers of a record that are a user's: all of one that was published, of a scheduled one those that follow its
+/// schedule's id.
+pub fn users_headers(record: &Record) -> impl Iterator<Item = (Bytes, Option<Bytes>)> + '_ {
+    let mut internal = record.internal.iter();
+    let is_scheduled = internal
+        .next()
+        .is_some_and(|(name, _)| name == HEADER_SCHEDULE);
+    let after_schedule = is_scheduled.then_some(internal).into_iter().flatten();
+    record.headers.iter().chain(after_schedule)
+}
+
 /// Adds a scheduled record to an internal batch: its schedule's id comes first, `headers` are the user's.
 ///
 /// # Errors

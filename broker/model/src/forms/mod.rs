@@ -27,7 +27,7 @@ mod commit;
 mod keyed;
 mod shown;
 
-pub use commit::{Change, Commit, commit_record, schedule_id, schedule_record};
+pub use commit::{Change, Commit, commit_record, schedule_id, schedule_record, users_headers};
 pub use keyed::{AddOnce, Keyed, KeyedBuilder};
 pub use shown::shown;
 

@@ -250,6 +250,13 @@ async fn submit(
         shard,
         cell,
     } = target(shared, principal, id, &op.commit.entity, shard).await?;
+    let options = state::options(&spec);
+    // Before the marker: what is refused anyway leaves nothing behind.
+    if let Err(refused) = op.check(options.commit_bytes_max) {
+        shared.metrics.publish_refused.increment(1);
+        done(Err(refusal(&refused)));
+        return Ok(());
+    }
     let bytes = bytes(&op);
     handle
         .admit_rate(bytes, 1, shared.shards.elapsed())
@@ -279,7 +286,7 @@ async fn submit(
         }
         done(outcome.map_err(|refused| refusal(&refused)));
     };
-    cell.commit(op, state::options(&spec), grant, Box::new(counted));
+    cell.commit(op, options, grant, Box::new(counted));
     Ok(())
 }
 

@@ -1,12 +1,13 @@
 //! Opening the groups of a shard from their lane, and closing them.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use felix_engine::CommitWhen;
 use felix_engine::groups::{GroupOptions, InDoubt, Input, Moment, Replay, ScheduleId, schedule_of};
 use felix_journal::{
-    Completions, LogHandle, LogOptions, LogReader, OpenRefused, ReadRefused, SyncMode,
-    WriteFailure, data_dir,
+    Completions, DiskError, LogHandle, LogOptions, LogReader, OpenRefused, ReadRefused, SyncMode,
+    WriteFailure, data_dir, durable,
 };
 use felix_model::{Generation, Offset, Records, ShardIndex};
 
@@ -59,19 +60,59 @@ impl Shards {
     }
 
     /// Opens the groups of a shard that has some. Called under the lock that opens and closes the shard, before
-    /// anything can be appended, so that what the stream's log lost with the power is seen to be lost.
+    /// anything can be appended, so that what the stream's log lost with the power is seen to be lost. When they cannot
+    /// be opened, the recovered end of the log, `end`, is written down for the later opening.
+    ///
+    /// # Errors
+    /// They cannot be opened, and that cannot be written down: nothing may be appended.
     pub(crate) fn open_lane_if_there(
         self: &Arc<Self>,
         handle: &Arc<StreamHandle>,
         spec: &StreamSpec,
-        shard: ShardIndex,
+        (shard, end): (ShardIndex, Offset),
         cell: &Arc<Cell>,
-    ) {
-        let Some(store) = &self.store else { return };
+    ) -> Result<(), DiskError> {
+        let Some(store) = &self.store else {
+            return Ok(());
+        };
         let lane = lane_dir(store, spec, shard);
-        let is_there = store.disk.list(&lane).is_ok_and(|files| !files.is_empty());
-        if is_there && let Err(error) = self.open_lane(handle, spec, shard, cell) {
+        let is_there = match store.disk.list(&lane) {
+            Ok(files) => !files.is_empty(),
+            Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+        };
+        if !is_there {
+            return Ok(());
+        }
+        if let Err(error) = self.open_lane(handle, spec, shard, cell) {
             tracing::error!(stream = %spec.id, shard = shard.0, %error, "the groups of a shard are not served");
+            cell.set_owes_groups(error.may_pass());
+            let path = cut_path(&lane);
+            let earlier = read_cut(store, &path)?;
+            let cut = earlier.map_or(end, |earlier| earlier.min(end));
+            durable::replace(store.disk.as_ref(), &path, &cut.0.to_be_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Tries again to open the groups that could not be opened.
+    pub(crate) fn open_owed_groups(self: &Arc<Self>) {
+        for handle in self.handles() {
+            for shard in 0..handle.spec().shards {
+                let shard = ShardIndex(shard);
+                let owes = |cell: &Arc<Cell>| cell.owes_groups() && cell.groups().is_none();
+                if !handle.open_cell(shard).as_ref().is_some_and(owes) {
+                    continue;
+                }
+                let (shards, handle) = (Arc::clone(self), Arc::clone(&handle));
+                self.runtime.spawn(async move {
+                    if let Err(error) = shards.open_groups(&handle, shard).await {
+                        tracing::warn!(stream = %handle.spec().id, shard = shard.0, %error, "the groups of a shard are still not served");
+                        if let Some(cell) = handle.open_cell(shard) {
+                            cell.set_owes_groups(error.may_pass());
+                        }
+                    }
+                });
+            }
         }
     }
 
@@ -134,11 +175,16 @@ impl Shards {
             start: marks.start,
             tail: marks.committed,
         };
+        let cut_path = cut_path(&directory);
+        let cut = read_cut(store, &cut_path).map_err(|error| unreadable(error.to_string()))?;
+        if let Some(end) = cut {
+            replay.cut(end);
+        }
         let core = replay.finish(moment, recovered.end, &appended);
         let (shards, failing) = (Arc::downgrade(self), Arc::downgrade(handle));
         let groups = GroupCell::new(
             core,
-            lane,
+            lane.clone(),
             cell,
             Arc::clone(&self.timers),
             self.runtime.clone(),
@@ -150,8 +196,12 @@ impl Shards {
         );
         reports.attach(LaneReports(Arc::downgrade(&groups)));
         cell.put_groups(Arc::clone(&groups));
+        cell.set_owes_groups(false);
         // What recovery decided is carried out, and timers are set.
         groups.hear(Input::Timeout);
+        if cut.is_some() {
+            forget_cut(store, &lane, &cut_path);
+        }
         Ok(groups)
     }
 
@@ -186,7 +236,8 @@ impl Shards {
                 close_groups(&cell).await;
             }
             tokio::time::sleep(REOPEN_AFTER).await;
-            // If it fails again, the next request tries.
+            cell.set_owes_groups(true);
+            // If it fails again, the next request tries, and so does the upkeep.
             if !handle.is_gone() {
                 drop(shards.open_groups(&handle, shard).await);
             }
@@ -206,8 +257,33 @@ pub(crate) async fn close_groups(cell: &Arc<Cell>) -> bool {
         .unwrap_or(false)
 }
 
-fn lane_dir(store: &Store, spec: &StreamSpec, shard: ShardIndex) -> std::path::PathBuf {
+fn lane_dir(store: &Store, spec: &StreamSpec, shard: ShardIndex) -> PathBuf {
     data_dir::lane_dir(&store.root, &spec.id, spec.incarnation, shard)
+}
+
+/// Where it is written down how far the stream's log reached when it was recovered and its groups could not be opened:
+/// beside the lane.
+fn cut_path(lane: &Path) -> PathBuf {
+    lane.with_file_name("group-cut")
+}
+
+fn read_cut(store: &Store, path: &Path) -> Result<Option<Offset>, DiskError> {
+    let bytes = durable::read(store.disk.as_ref(), path)?;
+    // It is replaced as a whole; what is no number was never written.
+    let number = bytes.and_then(|bytes| bytes.as_slice().try_into().ok());
+    Ok(number.map(u64::from_be_bytes).map(Offset))
+}
+
+/// Once the lane has the cut, what was written down for it goes. If that fails, records are handed out once more
+/// after the next start.
+fn forget_cut(store: &Store, lane: &LogHandle, path: &Path) {
+    if let Err(error) = lane.flush() {
+        tracing::warn!(%error, "a group lane cannot be flushed");
+        return;
+    }
+    if let Err(error) = durable::unlink(store.disk.as_ref(), path) {
+        tracing::warn!(path = %path.display(), %error, "a file that is of no use cannot be removed");
+    }
 }
 
 fn options_for(sync: SyncMode, generation: Generation) -> GroupOptions {

@@ -4,7 +4,8 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use felix_engine::groups::{
     Answer, Delivery, Description, Item, LetterView, ScheduleView, SettleRefused,
 };
-use felix_model::{Headers, Record, TimeMs};
+use felix_model::forms::users_headers;
+use felix_model::{Record, TimeMs};
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::requests::{
     Claimed, DeadLetter, DeadLetters, GroupDeleted, GroupDescribed, GroupExtended, GroupListed,
@@ -169,7 +170,7 @@ fn claimed(delivery: Delivery) -> Claimed {
         attempts,
         skipped_before,
         timestamp_ms: record.timestamp_ms,
-        headers: headers(&record.headers),
+        headers: headers(&record),
         key: record.key,
         value: record.value,
     }
@@ -204,15 +205,15 @@ fn waiting(view: ScheduleView, shard: u32) -> Waiting {
 }
 
 fn of(record: Option<&Record>) -> List<Header> {
-    record.map_or_else(List::default, |record| headers(&record.headers))
+    record.map_or_else(List::default, headers)
 }
 
 /// Headers that came in one frame fit another.
-fn headers(headers: &Headers) -> List<Header> {
-    if headers.is_empty() {
+fn headers(record: &Record) -> List<Header> {
+    if record.headers.is_empty() && record.internal.is_empty() {
         return List::default();
     }
-    let pairs = headers.iter().map(|(key, value)| Header { key, value });
+    let pairs = users_headers(record).map(|(key, value)| Header { key, value });
     List::build(pairs).unwrap_or_default()
 }
 

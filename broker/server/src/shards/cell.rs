@@ -6,6 +6,7 @@
 
 mod state;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -23,7 +24,7 @@ use tokio::sync::oneshot;
 use felix_engine::state::{StateAnswer, StateView};
 
 use self::state::CommitWaiting;
-pub(crate) use self::state::read_commit;
+pub(crate) use self::state::{KeptState, Saved, read_commit};
 use super::mailbox::{Delivery, Mailbox, Said};
 use crate::conn::publish::Waiting;
 use crate::groups::cell::GroupCell;
@@ -43,6 +44,10 @@ pub(crate) struct Cell {
     on_failure: Box<dyn Fn(WriteFailure) + Send + Sync>,
     /// The shard's groups, while they are open. They close and reopen with it.
     groups: RwLock<Option<Arc<GroupCell>>>,
+    /// That its commits suspend retention was told.
+    told_of_commits: AtomicBool,
+    /// It has groups, and they could not be opened.
+    owes_groups: AtomicBool,
 }
 
 /// Who hears what became of an append.
@@ -70,6 +75,8 @@ struct Inner {
     waiting: Slab<Settle>,
     /// The state that commits left; `None` while there never was a commit.
     view: Option<Box<StateView>>,
+    /// What of the log the state on disk has.
+    saved: Saved,
     answers: Vec<StateAnswer>,
     readers: Slab<Sink>,
     effects: Vec<Effect>,
@@ -83,16 +90,20 @@ impl Cell {
     /// Serves `core`. `on_failure` is called, on a journal thread, whenever a write or sync failed.
     pub(crate) fn new(
         core: Shard,
-        view: Option<StateView>,
+        state: Option<KeptState>,
         runtime: Handle,
         on_failure: impl Fn(WriteFailure) + Send + Sync + 'static,
     ) -> Arc<Self> {
+        let (view, saved) = state.map_or_else(Default::default, |state| {
+            (Some(Box::new(state.view)), state.saved)
+        });
         Arc::new(Self {
             inner: Mutex::new(Inner {
                 core,
                 log: None,
                 waiting: Slab::new(),
-                view: view.map(Box::new),
+                view,
+                saved,
                 answers: Vec::new(),
                 readers: Slab::new(),
                 effects: Vec::new(),
@@ -102,6 +113,8 @@ impl Cell {
             runtime,
             on_failure: Box::new(on_failure),
             groups: RwLock::default(),
+            told_of_commits: AtomicBool::new(false),
+            owes_groups: AtomicBool::new(false),
         })
     }
 
@@ -221,6 +234,16 @@ impl Cell {
         *self.groups.write().unwrap_or_else(PoisonError::into_inner) = Some(groups);
     }
 
+    /// Says whether its groups could not be opened and are to be opened later.
+    pub(crate) fn set_owes_groups(&self, owes: bool) {
+        self.owes_groups.store(owes, Ordering::Relaxed);
+    }
+
+    /// Whether its groups are to be opened later.
+    pub(crate) fn owes_groups(&self) -> bool {
+        self.owes_groups.load(Ordering::Relaxed)
+    }
+
     /// Takes the shard's groups out of service. Only under the lock that opens and closes the shard.
     pub(crate) fn take_groups(&self) -> Option<Arc<GroupCell>> {
         self.groups
@@ -248,6 +271,11 @@ impl Cell {
     /// Says that retention moved the start of the log.
     pub(crate) fn trimmed(self: &Arc<Self>, start: Offset) {
         self.report(Input::Trimmed { start });
+    }
+
+    /// Whether nobody was told yet that its commits suspend retention. Asked once, it is told.
+    pub(crate) fn tells_of_commits(&self) -> bool {
+        !self.told_of_commits.swap(true, Ordering::Relaxed)
     }
 
     /// Lets held appends time out.
@@ -352,6 +380,7 @@ impl Inner {
         match effect {
             Effect::Write { batch, end } => {
                 if let (Some(log), Some(bytes)) = (&self.log, batch.log()) {
+                    self.saved.log_grew(bytes.len());
                     log.write(bytes.clone(), end);
                 }
             }

@@ -62,6 +62,21 @@ impl StreamHandle {
         let slot = self.slots.get(shard.0 as usize);
         slot.is_none_or(|slot| slot.marked.of(marker).load(Ordering::Acquire))
     }
+
+    /// Takes away a marker of what a log was found not to hold, while the shard is opened: what would need the marker
+    /// comes to the shard later, and asks for it again. Blocking.
+    pub(super) fn unmark(&self, store: &Store, shard: ShardIndex, marker: Marker) {
+        let Some(slot) = self.slots.get(shard.0 as usize) else {
+            return;
+        };
+        let writing = slot.marked.writing.lock();
+        let _writing = writing.unwrap_or_else(PoisonError::into_inner);
+        slot.marked.of(marker).store(false, Ordering::Release);
+        let path = marker.path(&log_directory(store, &self.spec(), shard.0));
+        if let Err(error) = durable::unlink(store.disk.as_ref(), &path) {
+            tracing::warn!(path = %path.display(), %error, "a marker that is of no use cannot be removed");
+        }
+    }
 }
 
 impl Shards {

@@ -75,6 +75,8 @@ pub(crate) struct Tenant {
 struct Slot {
     cell: RwLock<Option<Arc<Cell>>>,
     opening: tokio::sync::Mutex<()>,
+    /// Held while the state of entities is written down.
+    saving: Mutex<()>,
     marked: Marked,
 }
 
@@ -360,8 +362,8 @@ impl Shards {
         }
     }
 
-    /// Closes a shard so that its next use opens it anew. No second opening of the log can begin before the first
-    /// is closed: both happen under the slot's lock.
+    /// Closes a shard and opens it anew, so that its schedules and timers go on also when nobody uses it. No second
+    /// opening of the log can begin before the first is closed: both happen under the slot's lock.
     fn reopen(self: &Arc<Self>, handle: &Arc<StreamHandle>, shard: u32, cell: Arc<Cell>) {
         drop(cell.close(CloseReason::Reopening));
         let (shards, handle) = (Arc::clone(self), Arc::clone(handle));
@@ -369,10 +371,16 @@ impl Shards {
             let Some(slot) = handle.slots.get(shard as usize) else {
                 return;
             };
-            let _opening = slot.opening.lock().await;
-            if slot.take_if(&cell) {
+            {
+                let _opening = slot.opening.lock().await;
+                if !slot.take_if(&cell) {
+                    return;
+                }
                 shards.close(&cell, CloseReason::Reopening).await;
             }
+            let shards = Arc::downgrade(&shards);
+            drop(cell);
+            open::open_again(shards, handle, ShardIndex(shard)).await;
         });
     }
 
@@ -403,7 +411,7 @@ impl Shards {
                 let _opening = slot.opening.lock().await;
                 let Some(cell) = slot.take() else { continue };
                 if self.close(&cell, CloseReason::Stopping).await {
-                    self.save_closed(handle.spec(), shard, cell).await;
+                    self.save_closed(&handle, shard, cell).await;
                 } else {
                     unflushed += 1;
                 }
@@ -469,8 +477,14 @@ impl Shards {
                 continue;
             };
             let Some(log) = cell.log() else { continue };
+            if retention == RetentionPolicy::default() {
+                continue;
+            }
             // The state of entities is what their commits left: forgetting the oldest would change it.
-            if retention == RetentionPolicy::default() || cell.has_commits() {
+            if cell.has_commits() {
+                if cell.tells_of_commits() {
+                    tracing::warn!(stream = %spec.id, shard, "{}", RETENTION_SUSPENDED);
+                }
                 continue;
             }
             let marks = cell.marks();
@@ -538,9 +552,28 @@ impl Shards {
             let mut open = Listed::open(key.clone(), directory, cell.marks());
             // The shard is served, its groups are not.
             open.detail = damage.map(|damage| format!("group lane: {damage}"));
+            if open.detail.is_none() && has_bounds(&spec) && cell.has_commits() {
+                open.detail = Some(RETENTION_SUSPENDED.to_owned());
+            }
             listed.insert(key, open);
         }
         listed.into_values().collect()
+    }
+}
+
+/// Said of a shard whose log grows beyond what its stream should keep.
+const RETENTION_SUSPENDED: &str =
+    "retention is suspended: the log has commits, and the state of their entities needs them all";
+
+/// Whether retention would forget records of a stream.
+fn has_bounds(spec: &StreamSpec) -> bool {
+    match spec.kind {
+        Kind::Durable {
+            retention,
+            cleanup: Cleanup::Delete,
+            ..
+        } => retention != RetentionPolicy::default(),
+        Kind::Durable { .. } | Kind::Memory { .. } => false,
     }
 }
 

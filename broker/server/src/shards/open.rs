@@ -1,9 +1,9 @@
 //! Opening a shard: recovery of its log, and of what the log says about producers.
 
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
+use std::time::Duration;
 
-use felix_engine::state::StateView;
 use felix_engine::{CommitWhen, Observed, Overflow, Produced, ProducerTable, Shard, ShardOptions};
 use felix_journal::{
     Completions, LogOptions, LogReader, OpenRefused, ReadRefused, SyncMode, WriteFailure, data_dir,
@@ -30,6 +30,9 @@ const RETAINED_SEGMENTS: u64 = 8;
 
 /// A segment of a stream with a tight bound; smaller ones would be more files than data.
 const SEGMENT_BYTES_MIN: u64 = 1024 * 1024;
+
+/// How long a shard that was closed rests before it is opened again, at first and at most.
+const REOPEN_AFTER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 /// How large the segments of a stream may grow. Only whole ones are forgotten, so a stream that may keep little has
 /// small ones.
@@ -68,6 +71,15 @@ pub(crate) enum OpenFailed {
 }
 
 impl OpenFailed {
+    /// Whether another try may go well.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Self::Gone | Self::NoStore => false,
+            Self::Log { source, .. } => !matches!(source, OpenRefused::Damaged(_)),
+            Self::Unreadable { .. } | Self::Interrupted => true,
+        }
+    }
+
     /// The same as a client reads it.
     pub(crate) fn failure(&self) -> Failure {
         let message = self.to_string();
@@ -212,18 +224,22 @@ impl Shards {
             )
             .map_err(|error| unreadable(error.to_string()))?;
         }
-        let view = if Marker::Commits.is_at(store, &directory) {
-            let ends = (recovered.start, recovered.end);
-            let fold = state::load(store, &directory, &log.reader(), ends)
+        let state = if Marker::Commits.is_at(store, &directory) {
+            let how = ((recovered.start, recovered.end), state::options(spec));
+            let state = state::load(store, &directory, &log.reader(), how)
                 .map_err(|error| unreadable(error.to_string()))?;
-            Some(StateView::new(state::options(spec), fold))
+            if state.is_none() {
+                // Every commit that was tried was refused, or was lost with the power.
+                handle.unmark(store, ShardIndex(shard), Marker::Commits);
+            }
+            state
         } else {
             None
         };
         let (shards, failing) = (Arc::downgrade(self), Arc::downgrade(handle));
         let cell = Cell::new(
             Shard::new(options, producers),
-            view,
+            state,
             self.runtime.clone(),
             move |why| {
                 if let (Some(shards), Some(handle)) = (shards.upgrade(), failing.upgrade()) {
@@ -233,12 +249,13 @@ impl Shards {
         );
         cell.attach(log);
         reports.attach(Reports(Arc::downgrade(&cell)));
-        self.open_lane_if_there(handle, spec, ShardIndex(shard), &cell);
+        self.open_lane_if_there(handle, spec, (ShardIndex(shard), recovered.end), &cell)
+            .map_err(|error| unreadable(error.to_string()))?;
         Ok(cell)
     }
 
-    /// A write or sync failed. Unless the disk is only full, the shard stops and is recovered on next use: what is
-    /// on disk is known only then.
+    /// A write or sync failed. Unless the disk is only full, the shard stops and is recovered: what is on disk is known
+    /// only then.
     fn failed(self: &Arc<Self>, handle: &Arc<StreamHandle>, shard: u32, why: WriteFailure) {
         match why {
             WriteFailure::Full => {
@@ -288,6 +305,29 @@ impl Shards {
             }
         }
         self.metrics.shards_orphaned.set(f64::from(orphans));
+    }
+}
+
+/// Opens a shard that was closed, as often as it takes; until its stream or the broker ends, or it turns out to be
+/// corrupt. The broker is not kept from ending meanwhile.
+pub(super) async fn open_again(shards: Weak<Shards>, handle: Arc<StreamHandle>, shard: ShardIndex) {
+    let (mut rest, rest_max) = REOPEN_AFTER;
+    loop {
+        tokio::time::sleep(rest).await;
+        let Some(shards) = shards.upgrade() else {
+            return;
+        };
+        if handle.is_gone() || shards.is_stopping() {
+            return;
+        }
+        let Err(refused) = shards.open(&handle, shard).await else {
+            return;
+        };
+        tracing::warn!(stream = %handle.spec().id, shard = shard.0, %refused, "a shard cannot be opened again yet");
+        if !refused.may_pass() {
+            return;
+        }
+        rest = rest.saturating_mul(2).min(rest_max);
     }
 }
 

@@ -3,16 +3,16 @@
 
 use std::io::{self, IoSlice, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use felix_engine::keyed::{OnceBounds, snapshot};
-use felix_engine::state::{StateFold, StateOptions};
-use felix_journal::{Disk, DiskError, DiskFile, LogReader, ReadRefused, durable};
+use felix_engine::state::{StateFold, StateOptions, StateView};
+use felix_journal::{Disk, DiskError, DiskFile, LogReader, ReadRefused, SyncFailed, durable};
 use felix_model::{BatchHeader, Offset, Records};
 
-use super::cell::Cell;
+use super::cell::{Cell, KeptState, Saved};
 use super::open::log_directory;
-use super::{Shards, Store, StreamSpec};
+use super::{Shards, Store, StreamHandle, StreamSpec};
 
 /// Bytes of log read at a time.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -20,7 +20,7 @@ const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// How much of the values of one shard's state may be in memory.
 const VALUE_BYTES: u64 = 32 * 1024 * 1024;
 
-/// A state is written down once commits of this many bytes came since. That much log is read in well under a second.
+/// A state is written down once the log grew by this many bytes since. That much log is read in well under a second.
 const SNAPSHOT_BYTES: u64 = 64 * 1024 * 1024;
 
 /// What the state of a stream's shards is kept with.
@@ -32,7 +32,7 @@ pub(crate) fn options(spec: &StreamSpec) -> StateOptions {
     }
 }
 
-/// The state that the log between `ends` comes to.
+/// The state that the log between `ends` comes to; `None` when it has no commit.
 ///
 /// # Errors
 /// When the log cannot be read. A snapshot that cannot be is done without.
@@ -40,14 +40,19 @@ pub(super) fn load(
     store: &Store,
     directory: &Path,
     log: &LogReader,
-    (start, end): (Offset, Offset),
-) -> Result<StateFold, ReadRefused> {
+    ((start, end), options): ((Offset, Offset), StateOptions),
+) -> Result<Option<KeptState>, ReadRefused> {
     let path = path(directory);
     let mut fold = from_snapshot(store.disk.as_ref(), &path, end);
-    let mut from = fold.covered().max(start);
+    let mut saved = Saved {
+        covered: fold.covered(),
+        bytes_since: 0,
+    };
+    let mut from = saved.covered.max(start);
     while from < end {
         let page = log.read(from, PAGE_BYTES, end)?;
         for batch in &page.batches {
+            saved.bytes_since += batch.len() as u64;
             let header = BatchHeader::parse(batch);
             // Ordinary records are no part of the state.
             if header.is_ok_and(|header| header.is_internal() && !header.is_control()) {
@@ -59,7 +64,10 @@ pub(super) fn load(
         }
         from = page.next;
     }
-    Ok(fold)
+    Ok(fold.has_commits().then(|| KeptState {
+        view: StateView::new(options, fold),
+        saved,
+    }))
 }
 
 fn observe(fold: &mut StateFold, batch: &bytes::Bytes) {
@@ -114,9 +122,11 @@ fn path(log_directory: &Path) -> PathBuf {
 impl Shards {
     /// Writes down the states to which much was added. Blocking.
     pub(crate) fn save_states(&self) {
-        for (spec, shard, cell) in self.open_shards() {
-            if cell.state_unsaved() >= SNAPSHOT_BYTES {
-                self.save_state(&spec, shard, &cell);
+        for handle in self.handles() {
+            for (shard, cell) in handle.open_cells() {
+                if is_worth_saving(cell.state_unsaved()) {
+                    self.save_state(&handle, shard, &cell);
+                }
             }
         }
     }
@@ -124,26 +134,32 @@ impl Shards {
     /// Writes down the state of a shard that was closed in order, so that it opens fast.
     pub(super) async fn save_closed(
         self: &Arc<Self>,
-        spec: Arc<StreamSpec>,
+        handle: &Arc<StreamHandle>,
         shard: u32,
         cell: Arc<Cell>,
     ) {
-        if cell.state_unsaved() == 0 {
+        if cell.state_unsaved().is_none() {
             return;
         }
-        let shards = Arc::clone(self);
-        let saving = tokio::task::spawn_blocking(move || shards.save_state(&spec, shard, &cell));
+        let (shards, handle) = (Arc::clone(self), Arc::clone(handle));
+        let saving = tokio::task::spawn_blocking(move || shards.save_state(&handle, shard, &cell));
         // A save that panicked was reported, and the log has it all.
         let _ = saving.await;
     }
 
     /// Writes down the state of one shard, if it has one that is not written down. Blocking.
-    fn save_state(&self, spec: &StreamSpec, shard: u32, cell: &Cell) {
-        let Some(store) = &self.store else { return };
-        if cell.state_unsaved() == 0 {
+    fn save_state(&self, handle: &StreamHandle, shard: u32, cell: &Cell) {
+        let (Some(store), Some(slot)) = (&self.store, handle.slots.get(shard as usize)) else {
+            return;
+        };
+        // One after the other: there is one temporary file.
+        let saving = slot.saving.lock();
+        let _saving = saving.unwrap_or_else(PoisonError::into_inner);
+        if cell.state_unsaved().is_none() {
             return;
         }
-        let path = path(&log_directory(store, spec, shard));
+        let spec = handle.spec();
+        let path = path(&log_directory(store, &spec, shard));
         if let Err(error) = write(store.disk.as_ref(), &path, cell) {
             // The log has it all; opening the shard takes longer.
             tracing::warn!(stream = %spec.id, shard, %error, "a state could not be written down");
@@ -151,8 +167,23 @@ impl Shards {
     }
 }
 
-fn write(disk: &dyn Disk, path: &Path, cell: &Cell) -> Result<(), DiskError> {
-    let Some((front, mut snapshot)) = cell.state_snapshot() else {
+/// Whether so much log would be read at the next opening that a snapshot pays.
+fn is_worth_saving(unsaved: Option<u64>) -> bool {
+    unsaved.is_some_and(|bytes| bytes >= SNAPSHOT_BYTES)
+}
+
+/// Why a state was not written down. The one before it still holds.
+#[derive(Debug, thiserror::Error)]
+enum NotWritten {
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    #[error("the log could not be flushed: {0}")]
+    Flush(#[from] SyncFailed),
+}
+
+fn write(disk: &dyn Disk, path: &Path, cell: &Cell) -> Result<(), NotWritten> {
+    let (Some((front, mut snapshot, begun)), Some(log)) = (cell.state_snapshot(), cell.log())
+    else {
         return Ok(());
     };
     let mut temporary = path.as_os_str().to_os_string();
@@ -170,5 +201,9 @@ fn write(disk: &dyn Disk, path: &Path, cell: &Cell) -> Result<(), DiskError> {
         piece = cell.state_piece(&mut snapshot);
     }
     file.sync_data().map_err(failed)?;
-    durable::rename(disk, &temporary, path)
+    // Whatever stands in it must be in the log, also after a power cut.
+    log.flush()?;
+    durable::rename(disk, &temporary, path)?;
+    cell.state_saved(begun);
+    Ok(())
 }

@@ -50,6 +50,27 @@ pub(super) fn outcome(
     }
 }
 
+/// The state of a shard as it was read when the shard was opened.
+pub(crate) struct KeptState {
+    pub(crate) view: StateView,
+    pub(crate) saved: Saved,
+}
+
+/// How much of a log the state on disk has: the rest is read when the shard is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Saved {
+    /// Everything below. Exclusive.
+    pub(crate) covered: Offset,
+    /// Bytes of log from there on, of commits and of what is not part of the state alike.
+    pub(crate) bytes_since: u64,
+}
+
+impl Saved {
+    pub(super) fn log_grew(&mut self, bytes: usize) {
+        self.bytes_since = self.bytes_since.saturating_add(bytes as u64);
+    }
+}
+
 /// One row of a listed state.
 pub(crate) type Row = (Bytes, StateFound);
 
@@ -108,9 +129,10 @@ impl Cell {
         }
     }
 
-    /// Whether the log of this shard holds commits.
+    /// Whether the log of this shard has commits, or is about to. One that was refused leaves none.
     pub(crate) fn has_commits(&self) -> bool {
-        self.lock().view.is_some()
+        let inner = self.lock();
+        inner.view.as_ref().is_some_and(|view| view.has_commits())
     }
 
     /// Whether the record of a commit is still needed for the state; see [`StateView::keeps`].
@@ -122,17 +144,34 @@ impl Cell {
             .is_some_and(|view| view.keeps(offset, commit))
     }
 
-    /// Bytes of commits that the last snapshot does not have.
-    pub(crate) fn state_unsaved(&self) -> u64 {
+    /// Bytes of log that the state on disk does not have; `None` when it has everything that is committed, or there is
+    /// no state.
+    pub(crate) fn state_unsaved(&self) -> Option<u64> {
         let inner = self.lock();
-        inner.view.as_ref().map_or(0, |view| view.unsaved_bytes())
+        let view = inner.view.as_ref()?;
+        let is_behind = view.has_commits() && inner.saved.covered < inner.core.committed();
+        is_behind.then_some(inner.saved.bytes_since)
     }
 
-    /// Begins a snapshot of the state: its front, and what gives the rest.
-    pub(crate) fn state_snapshot(&self) -> Option<(Vec<u8>, StateSnapshot)> {
-        let mut inner = self.lock();
-        let committed = inner.core.committed();
-        Some(inner.view.as_mut()?.begin_snapshot(committed))
+    /// Begins a snapshot of the state: its front, what gives the rest, and what is then to be said to
+    /// [`Cell::state_saved`].
+    pub(crate) fn state_snapshot(&self) -> Option<(Vec<u8>, StateSnapshot, Saved)> {
+        let inner = self.lock();
+        let covered = inner.core.committed();
+        let (front, snapshot) = inner.view.as_ref()?.begin_snapshot(covered);
+        let bytes_since = inner.saved.bytes_since;
+        let saved = Saved {
+            covered,
+            bytes_since,
+        };
+        Some((front, snapshot, saved))
+    }
+
+    /// The snapshot that was begun with this is on disk.
+    pub(crate) fn state_saved(&self, begun: Saved) {
+        let saved = &mut self.lock().saved;
+        saved.covered = begun.covered;
+        saved.bytes_since = saved.bytes_since.saturating_sub(begun.bytes_since);
     }
 
     /// The next piece of a snapshot. Commits go on between two pieces.
@@ -145,7 +184,12 @@ impl Inner {
     fn commit(&mut self, cell: &Arc<Cell>, asked: (Ticket, CommitOp), options: StateOptions) {
         let mut effects = std::mem::take(&mut self.effects);
         let view = self.view.get_or_insert_with(|| {
-            // There never was a commit, or opening the shard would have found the marker.
+            // There never was a commit, or opening the shard would have found the marker. Whoever opens it from here
+            // on reads all of the log.
+            self.saved = Saved {
+                covered: Offset::ZERO,
+                bytes_since: self.log.as_ref().map_or(0, |log| log.reader().bytes()),
+            };
             Box::new(StateView::new(options, StateFold::new(options.once)))
         });
         view.commit(
