@@ -119,6 +119,10 @@ pub(super) struct Core {
     pub(super) claims: usize,
     /// Open records of all groups.
     pub(super) open: usize,
+    /// A poll waits for what another group has: from then on room is given out group by group.
+    pub(super) crowded: bool,
+    /// The group that got something last.
+    pub(super) last: GroupId,
     /// Polls that wait, of all groups.
     pub(super) polls: BTreeMap<Ticket, GroupId>,
     timers: BTreeSet<(TimeMs, Timer)>,
@@ -143,6 +147,8 @@ impl Core {
             leases: BTreeMap::new(),
             claims: 0,
             open: 0,
+            crowded: false,
+            last: GroupId(0),
             polls: BTreeMap::new(),
             timers: BTreeSet::new(),
             reads: BTreeMap::new(),
@@ -162,6 +168,11 @@ impl Core {
 
     pub(super) fn now(&self) -> TimeMs {
         self.moment.now
+    }
+
+    /// The time of day.
+    pub(super) fn wall(&self) -> TimeMs {
+        self.moment.wall
     }
 
     pub(super) fn observe(&mut self, moment: Moment) {

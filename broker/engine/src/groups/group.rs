@@ -11,6 +11,7 @@ use super::feed::Feed;
 use super::fold::{Fold, State};
 use super::io::Effect;
 use super::lane::Change;
+use super::limits;
 use super::ranges::Run;
 
 /// One group of a shard.
@@ -27,6 +28,8 @@ pub(super) struct Group {
     pub(super) inherited: u64,
     /// Owed records that retention took.
     pub(super) trimmed: u64,
+    /// Offsets that retention took before anybody got them, to be told with the next record handed out first.
+    pub(super) skipped: u64,
     /// Below it the stream's log is known to hold nothing.
     trimmed_below: u64,
     pub(super) waiting: VecDeque<Waiting>,
@@ -47,6 +50,7 @@ impl Group {
             claimed: 0,
             inherited: core.moment.tail.0,
             trimmed: 0,
+            skipped: 0,
             trimmed_below: 0,
             waiting: VecDeque::new(),
             feed: None,
@@ -59,9 +63,14 @@ impl Group {
     pub(super) fn restore(&mut self, core: &mut Core) {
         core.open += self.fold.open.len();
         let mut owed = Vec::new();
-        for (&offset, open) in &self.fold.open {
-            match open.state {
-                State::Resting(due) => core.set_timer(due, Timer::Rest(self.id, offset)),
+        // By a clock that was ahead when it was written it would rest longer than anybody can ask for.
+        let latest = core.now().plus(limits::DELAY_MS_MAX);
+        for (&offset, open) in &mut self.fold.open {
+            match &mut open.state {
+                State::Resting(due) => {
+                    *due = (*due).min(latest);
+                    core.set_timer(*due, Timer::Rest(self.id, offset));
+                }
                 State::Owed | State::Fetching(_) | State::Claimed(_) | State::Burying => {
                     owed.push(offset);
                 }
@@ -104,12 +113,16 @@ impl Group {
     /// Makes open records owed; poison among them is set aside.
     pub(super) fn owe(&mut self, core: &mut Core, offsets: impl IntoIterator<Item = u64>) {
         let limit = core.options.attempts_max;
+        let is_full = self.fold.letters.len() >= limits::LETTERS_MAX;
         let mut burials = Vec::new();
+        let mut later = Vec::new();
         for offset in offsets {
             let Some(open) = self.fold.open.get_mut(&offset) else {
                 continue;
             };
-            if open.attempts >= limit {
+            if open.attempts >= limit && is_full {
+                later.push(offset);
+            } else if open.attempts >= limit {
                 burials.push(Burial {
                     offset,
                     reason: attempts_reason(open.attempts),
@@ -121,6 +134,11 @@ impl Group {
             }
         }
         self.bury(core, burials);
+        // There is no room to set them aside, so there is no use in reading them.
+        let due = core.now().plus(limits::BURY_AGAIN_MS);
+        for offset in later {
+            self.rest(core, offset, due);
+        }
     }
 
     /// Lets an open record rest until `due`.
@@ -180,7 +198,11 @@ impl Group {
         for offset in lost {
             self.leave(core, offset);
         }
+        // A group that never was anywhere begins at the start, and has lost nothing.
         if self.fold.persisted {
+            let never = self.never_handed_out(below);
+            self.trimmed += never;
+            self.skipped += never;
             self.commit(core, &Change::Skipped { below });
         } else {
             self.fold.next = self.fold.next.max(below);
@@ -188,6 +210,16 @@ impl Group {
         if self.feed.as_ref().is_some_and(|feed| feed.position < below) {
             self.drop_feed(core);
         }
+    }
+
+    /// How many offsets below this one were neither handed out nor finished.
+    fn never_handed_out(&self, below: u64) -> u64 {
+        let next = self.fold.next;
+        let ahead = self.fold.ahead.iter().map(|run| {
+            let end = run.start.saturating_add(run.count).min(below);
+            end.saturating_sub(run.start.max(next))
+        });
+        below.saturating_sub(next).saturating_sub(ahead.sum())
     }
 
     /// Forgets every claim and everything that is owed. Polls that were being served wait again, first in line.
@@ -199,6 +231,7 @@ impl Group {
         self.owed.clear();
         self.claimed = 0;
         self.inherited = 0;
+        self.skipped = 0;
         self.drop_feed(core);
         let reads: Vec<_> = core
             .reads
@@ -208,6 +241,10 @@ impl Group {
             .collect();
         for read in reads.into_iter().rev() {
             match core.reads.remove(&read) {
+                // Its timer may have come and gone.
+                Some(Reading::Poll { waiting, .. }) if waiting.deadline <= core.now() => {
+                    self.answer_empty(core, &waiting);
+                }
                 Some(Reading::Poll { waiting, .. }) => self.waiting.push_front(waiting),
                 Some(Reading::Bury { burials, .. }) => {
                     for burial in burials {

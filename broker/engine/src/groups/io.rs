@@ -20,8 +20,10 @@ pub struct ReadId(pub u64);
 /// What the shell knows when it hands in an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// The time. One that goes back is taken for the latest before it.
+    /// The time by a clock that only goes forward: leases, waits and rests go by it.
     pub now: TimeMs,
+    /// The time of day. It may be set, also back: schedules go by it.
+    pub wall: TimeMs,
     /// Oldest offset the stream's log holds.
     pub start: Offset,
     /// Committed mark of the stream's log. Exclusive.

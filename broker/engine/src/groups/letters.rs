@@ -12,6 +12,7 @@ use super::io::{Found, Place, Want};
 use super::lane::Change;
 use super::limits;
 use super::ranges::Run;
+use super::serve::carried_bytes;
 
 impl Group {
     pub(super) fn list_letters(
@@ -145,10 +146,21 @@ pub(super) fn page(
 ) -> Answer {
     let mut found: BTreeMap<Want, Found> = found.into_iter().collect();
     let mut page = Vec::with_capacity(letters.len());
+    let mut bytes = 0;
     for (mut view, want) in letters {
         if want.at.0 != u64::MAX {
             match found.remove(&want) {
-                Some(Found::Record(record)) => view.record = Some(record),
+                Some(Found::Record(record)) => {
+                    let size = carried_bytes(&record);
+                    if bytes > 0 && bytes + size > limits::READ_BYTES {
+                        more = true;
+                        break;
+                    }
+                    if size <= limits::LISTED_BYTES_MAX {
+                        bytes += size;
+                        view.record = Some(record);
+                    }
+                }
                 Some(Found::Nothing | Found::Unreadable) => {}
                 None if page.is_empty() => {}
                 None => {

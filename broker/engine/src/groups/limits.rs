@@ -16,6 +16,13 @@ pub const CLAIMS_MAX: usize = 10_000;
 /// one. Beyond it groups get what they are owed and nothing new.
 pub const OPEN_MAX: usize = 100_000;
 
+/// Claims of one group: half of what the shard can have, so that a group whose workers are stuck leaves the others as
+/// much as it took.
+pub const GROUP_CLAIMS_MAX: usize = CLAIMS_MAX / 2;
+
+/// Unfinished records of one group, for the same reason.
+pub const GROUP_OPEN_MAX: usize = OPEN_MAX / 2;
+
 /// Longest wait of a poll, in milliseconds.
 pub const WAIT_MS_MAX: u64 = 30_000;
 
@@ -67,6 +74,16 @@ pub const IDLE_MS: u64 = 600_000;
 
 /// Bytes a group takes from the stream in one pull.
 pub const PULL_BYTES: u32 = 256 * 1024;
+
+/// What a record counts for beside its bytes in an answer: its offset, attempts, times and lengths.
+pub const RECORD_BYTES: usize = 64;
+
+/// What a header counts for beside its bytes in an answer: its lengths.
+pub const HEADER_BYTES: usize = 16;
+
+/// The largest record in a listing. A larger one is listed without its bytes: beside the rest of a page it might not
+/// fit a frame.
+pub const LISTED_BYTES_MAX: usize = 12 << 20;
 
 /// Bytes read at a time for records that are handed out again.
 pub const READ_BYTES: usize = 4 << 20;

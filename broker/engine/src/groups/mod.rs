@@ -41,6 +41,7 @@ pub use io::{Effect, FeedEnd, FeedId, Found, Input, Moment, Place, ReadId, Want}
 pub use lane::LaneRefused;
 pub use replay::{Keeping, Replay};
 pub use schedule::{InDoubt, SCHEDULE_HEADER, schedule_of};
+pub use serve::carried_bytes;
 
 use self::core::{Core, GroupId, Reading, Timer, Waiting};
 use self::fold::Fold;
@@ -122,6 +123,9 @@ impl Groups {
         self.core.effects = std::mem::take(effects);
         self.core.observe(moment);
         self.advance(input);
+        if self.core.crowded && self.stopped.is_none() {
+            self.share();
+        }
         *effects = std::mem::take(&mut self.core.effects);
     }
 
@@ -132,14 +136,22 @@ impl Groups {
         }
     }
 
-    /// When [`Input::Timeout`] is due, if nothing else happens before.
+    /// When [`Input::Timeout`] is due by [`Moment::now`], if nothing else happens before.
     pub fn next_timeout(&self) -> Option<TimeMs> {
         if self.stopped.is_some() {
             return None;
         }
         let idle = (!self.core.feeds.is_empty()).then_some(self.idle_at);
-        let times = [self.core.next_timer(), self.schedules.next_due(), idle];
+        let times = [self.core.next_timer(), idle];
         times.into_iter().flatten().min()
+    }
+
+    /// When [`Input::Timeout`] is due by [`Moment::wall`], if nothing else happens before.
+    pub fn next_schedule(&self) -> Option<TimeMs> {
+        if self.stopped.is_some() {
+            return None;
+        }
+        self.schedules.next_due()
     }
 
     /// Whether the lane failed, and the groups must be opened anew from it.
@@ -255,6 +267,27 @@ impl Groups {
             | Input::Timeout
             | Input::Checkpoint => {}
         }
+    }
+
+    /// The shard is full, and polls of some group wait for what another has: each group has its turn, from the one after
+    /// that which was served last, so that none takes back what it finishes before the others were asked.
+    fn share(&mut self) {
+        self.core.crowded = false;
+        let waiting = |(id, group): (&GroupId, &Group)| (!group.waiting.is_empty()).then_some(*id);
+        let mut turns: Vec<GroupId> = self.groups.iter().filter_map(waiting).collect();
+        let last = self.core.last;
+        let after = turns.partition_point(|id| *id <= last);
+        turns.rotate_left(after);
+        let mut crowded = false;
+        for id in turns {
+            let Some(group) = self.groups.get_mut(&id) else {
+                continue;
+            };
+            group.serve(&mut self.core);
+            group.dismiss(&mut self.core);
+            crowded |= std::mem::take(&mut self.core.crowded);
+        }
+        self.core.crowded = crowded;
     }
 
     fn fed(&self, feed: FeedId) -> Option<GroupId> {

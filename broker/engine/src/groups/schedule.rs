@@ -16,6 +16,7 @@ use super::core::{Core, Reading};
 use super::io::{Effect, Found, Place, Want};
 use super::lane::{Fields, Planned, Writer, kind};
 use super::limits;
+use super::serve::carried_bytes;
 use crate::options::CommitWhen;
 use crate::refused::AppendRefused;
 
@@ -96,7 +97,7 @@ impl Schedules {
         due: TimeMs,
         batch: Bytes,
     ) {
-        let now = core.now();
+        let now = core.wall();
         self.forget_fired(now);
         if let Some(schedule) = self.by_id.get(&id) {
             let due = schedule.due;
@@ -152,7 +153,7 @@ impl Schedules {
             Some(_) => {
                 let planned = Planned::Cancelled;
                 let at = core.lane.push_planned(
-                    core.moment.now,
+                    core.moment.wall,
                     id.as_bytes(),
                     &planned,
                     &mut core.effects,
@@ -214,14 +215,17 @@ impl Schedules {
     pub(super) fn fire(&mut self, core: &mut Core) {
         while self.firing.len() < limits::FIRING_MAX
             && let Some((due, ..)) = self.due.first()
-            && *due <= core.now()
+            && *due <= core.wall()
             && let Some((_, _, id)) = self.due.pop_first()
         {
             let data_end = core.moment.tail.0;
             let planned = Planned::Firing { data_end };
-            let at =
-                core.lane
-                    .push_planned(core.moment.now, id.as_bytes(), &planned, &mut core.effects);
+            let at = core.lane.push_planned(
+                core.moment.wall,
+                id.as_bytes(),
+                &planned,
+                &mut core.effects,
+            );
             self.apply(id.clone(), &planned, at);
             let needs = core.lane.end();
             if let Some(schedule) = self.by_id.get_mut(&id) {
@@ -241,7 +245,7 @@ impl Schedules {
             return;
         };
         let batch = match found {
-            Some(Found::Record(record)) => dated(&record, id, core.now()).ok(),
+            Some(Found::Record(record)) => dated(&record, id, core.wall()).ok(),
             Some(Found::Nothing | Found::Unreadable) | None => None,
         };
         match batch {
@@ -293,9 +297,9 @@ impl Schedules {
     ) {
         match outcome {
             Ok(()) => {
-                let planned = Planned::Fired { at: core.now() };
+                let planned = Planned::Fired { at: core.wall() };
                 let at = core.lane.push_planned(
-                    core.moment.now,
+                    core.moment.wall,
                     id.as_bytes(),
                     &planned,
                     &mut core.effects,
@@ -316,7 +320,7 @@ impl Schedules {
         };
         schedule.progress = Progress::default();
         schedule.data_end = None;
-        schedule.due = core.now().plus(limits::FIRE_AGAIN_MS);
+        schedule.due = core.wall().plus(limits::FIRE_AGAIN_MS);
         self.firing.remove(id);
         self.due.insert((schedule.due, schedule.order, id.clone()));
     }
@@ -460,9 +464,20 @@ pub(super) fn page(
 ) -> Answer {
     let mut found: BTreeMap<Want, Found> = found.into_iter().collect();
     let mut page = Vec::with_capacity(schedules.len());
+    let mut bytes = 0;
     for (mut view, want) in schedules {
         match found.remove(&want) {
-            Some(Found::Record(record)) => view.record = Some(record),
+            Some(Found::Record(record)) => {
+                let size = carried_bytes(&record);
+                if bytes > 0 && bytes + size > limits::READ_BYTES {
+                    more = true;
+                    break;
+                }
+                if size <= limits::LISTED_BYTES_MAX {
+                    bytes += size;
+                    view.record = Some(record);
+                }
+            }
             Some(Found::Nothing | Found::Unreadable) => {}
             None if page.is_empty() => {}
             None => {

@@ -1,6 +1,6 @@
 //! Handing records out: what is owed first, lowest offset first, then what is new.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use felix_model::{Offset, Record};
 
@@ -33,7 +33,8 @@ impl Group {
             return self.answer_empty(core, &waiting);
         }
         let reclaimed = if waiting.poll.reclaim {
-            self.reclaim(core, &holder, most(core, &waiting))
+            let most = self.most(core, &waiting);
+            self.reclaim(core, &holder, most)
         } else {
             Vec::new()
         };
@@ -48,7 +49,10 @@ impl Group {
         }
         self.waiting.push_back(waiting);
         self.serve(core);
-        self.send_away(core, ticket);
+        // While it is crowded, its group's turn is still to come.
+        if !core.crowded {
+            self.send_away(core, ticket);
+        }
     }
 
     /// Answers a poll that does not want to wait, unless records are on their way to it.
@@ -72,8 +76,12 @@ impl Group {
     pub(super) fn serve(&mut self, core: &mut Core) {
         self.trim(core);
         while let Some(first) = self.waiting.front() {
-            let most = most(core, first);
+            if core.crowded {
+                return;
+            }
+            let most = self.most(core, first);
             if most == 0 {
+                core.crowded |= core.claims >= limits::CLAIMS_MAX;
                 return;
             }
             let owed: Vec<u64> = self.owed.iter().take(most).copied().collect();
@@ -86,12 +94,12 @@ impl Group {
             let space = bytes_max(first) as u64;
             let tail = core.moment.tail.0;
             let is_short = |feed: &Feed| feed.is_short(most, space, tail);
-            if core.open < limits::OPEN_MAX && self.feed.as_ref().is_some_and(is_short) {
+            if self.room(core) > 0 && self.feed.as_ref().is_some_and(is_short) {
                 return self.ask_for_more(core);
             }
             let record_bytes_max = first.poll.record_bytes_max;
             let bytes_max = bytes_max(first);
-            let taken = self.take_new(core, most, bytes_max, record_bytes_max);
+            let taken = self.take_new(core, most, bytes_max, record_bytes_max, false);
             if taken.deliveries.is_empty() {
                 return self.ask_for_more(core);
             }
@@ -114,6 +122,7 @@ impl Group {
             self.reclaimed.clear();
         }
         self.reclaimed.insert(member.clone(), holder.connection);
+        self.dismiss_older(core, holder);
         let theirs: Vec<u64> = self
             .fold
             .open
@@ -134,6 +143,49 @@ impl Group {
         first.retain(|offset| self.owed.contains(offset));
         first.truncate(most.max(1));
         first
+    }
+
+    /// Answers what the same member still asks on older connections, where nobody listens any more: what it would get
+    /// there would be gone until the claim lapses.
+    fn dismiss_older(&mut self, core: &mut Core, holder: &super::ask::Holder) {
+        let is_older = |waiting: &Waiting| {
+            let asks = &waiting.poll.holder;
+            asks.member == holder.member && asks.connection < holder.connection
+        };
+        let (older, others) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(is_older);
+        self.waiting = others;
+        let older: VecDeque<Waiting> = older;
+        for waiting in older {
+            self.answer_empty(core, &waiting);
+        }
+        let group = self.id;
+        let reads = core.reads.extract_if(.., |_, reading| match reading {
+            Reading::Poll {
+                group: of, waiting, ..
+            } => *of == group && is_older(waiting),
+            Reading::Bury { .. }
+            | Reading::Letters { .. }
+            | Reading::Schedules { .. }
+            | Reading::Schedule(_) => false,
+        });
+        for (read, reading) in reads.collect::<Vec<_>>() {
+            let Reading::Poll {
+                waiting, offsets, ..
+            } = reading
+            else {
+                continue;
+            };
+            self.answer_empty(core, &waiting);
+            let fetching = State::Fetching(read);
+            let back = offsets.into_iter().filter(|offset| {
+                let open = self.fold.open.get(offset);
+                open.is_some_and(|open| open.state == fetching)
+            });
+            let back: Vec<u64> = back.collect();
+            self.owe(core, back);
+        }
     }
 
     /// Reads owed records for a poll.
@@ -180,7 +232,7 @@ impl Group {
             let attempts = open.attempts;
             match found.remove(&want(offset, open)) {
                 Some(Found::Record(record)) => {
-                    let size = size(&record);
+                    let size = carried_bytes(&record);
                     if size > waiting.poll.record_bytes_max {
                         self.set_aside(core, &record, attempts, too_large());
                     } else if old.is_empty() || bytes + size <= bytes_max(&waiting) {
@@ -200,19 +252,28 @@ impl Group {
         }
         self.owe(core, back);
         self.lose(core, gone);
-        let room = most(core, &waiting).saturating_sub(old.len());
+        let room = self.most(core, &waiting).saturating_sub(old.len());
         let space = bytes_max(&waiting).saturating_sub(bytes);
         // Others may be owed by now; they come first, in the next poll.
         let taken = if room > 0 && self.owed.is_empty() {
-            self.take_new(core, room, space, waiting.poll.record_bytes_max)
+            let beside = !old.is_empty();
+            self.take_new(core, room, space, waiting.poll.record_bytes_max, beside)
         } else {
             Taken::default()
         };
         if old.is_empty() && taken.deliveries.is_empty() {
+            // Its timer may have come and gone while the records were read.
+            if waiting.deadline <= core.now() {
+                self.answer_empty(core, &waiting);
+                return self.serve(core);
+            }
             let ticket = waiting.ticket;
             self.waiting.push_front(waiting);
             self.serve(core);
-            return self.send_away(core, ticket);
+            if !core.crowded {
+                self.send_away(core, ticket);
+            }
+            return;
         }
         self.hand_out(core, waiting, old, taken);
         self.serve(core);
@@ -271,20 +332,22 @@ impl Group {
                 open.state = State::Claimed(lease);
             }
         }
+        core.last = self.id;
         core.polls.remove(&waiting.ticket);
         core.clear_timer(waiting.deadline, Timer::Wait(self.id, waiting.ticket));
         core.answer(waiting.ticket, Answer::Records(deliveries));
     }
 
-    /// Takes new records out of the feed, in order.
+    /// Takes new records out of the feed, in order; the first whatever its size, unless it goes beside others.
     fn take_new(
         &mut self,
         core: &mut Core,
         most: usize,
         bytes_max: usize,
         record_bytes_max: usize,
+        beside: bool,
     ) -> Taken {
-        let most = most.min(limits::OPEN_MAX.saturating_sub(core.open));
+        let most = most.min(self.room(core));
         let mut taken = Taken {
             next: self.fold.next,
             ..Taken::default()
@@ -292,13 +355,14 @@ impl Group {
         while taken.deliveries.len() < most {
             let Some(feed) = &mut self.feed else { break };
             let Some(record) = feed.next() else { break };
-            let size = size(&record);
-            if !taken.deliveries.is_empty() && taken.bytes + size > bytes_max {
+            let size = carried_bytes(&record);
+            let is_first = !beside && taken.deliveries.is_empty();
+            if !is_first && taken.bytes + size > bytes_max {
                 feed.put_back(record);
                 break;
             }
             let offset = record.offset.0;
-            let skipped_before = offset.saturating_sub(feed.position);
+            let hole = offset.saturating_sub(feed.position);
             feed.position = offset.saturating_add(1);
             taken.next = feed.position;
             if self.fold.ahead.contains(offset) || self.fold.open.contains_key(&offset) {
@@ -313,15 +377,31 @@ impl Group {
             taken.deliveries.push(Delivery {
                 record,
                 attempts: 1,
-                skipped_before,
+                skipped_before: hole + std::mem::take(&mut self.skipped),
             });
         }
         taken
     }
 
+    /// How many records a poll may get now.
+    fn most(&self, core: &Core, waiting: &Waiting) -> usize {
+        let room = limits::CLAIMS_MAX.saturating_sub(core.claims);
+        let share = limits::GROUP_CLAIMS_MAX.saturating_sub(self.claimed);
+        let asked = usize::try_from(waiting.poll.max_records).unwrap_or(usize::MAX);
+        asked.min(limits::POLL_RECORDS_MAX).min(room).min(share)
+    }
+
+    /// How many new records may be handed out now.
+    fn room(&self, core: &Core) -> usize {
+        let room = limits::OPEN_MAX.saturating_sub(core.open);
+        let share = limits::GROUP_OPEN_MAX.saturating_sub(self.fold.open.len());
+        room.min(share)
+    }
+
     /// Polls wait and nothing is at hand: lets the cursor deliver.
     fn ask_for_more(&mut self, core: &mut Core) {
-        if core.open >= limits::OPEN_MAX {
+        if self.room(core) == 0 {
+            core.crowded |= core.open >= limits::OPEN_MAX;
             return;
         }
         if self.feed.is_none() {
@@ -348,6 +428,11 @@ impl Group {
         {
             feed.asked = Asked::Parked;
         }
+        self.dismiss(core);
+    }
+
+    /// Answers the polls that do not want to wait, unless records are on their way to them.
+    pub(super) fn dismiss(&mut self, core: &mut Core) {
         let hasty: Vec<Ticket> = self
             .waiting
             .iter()
@@ -400,13 +485,6 @@ impl Group {
     }
 }
 
-/// How many records a poll may get now.
-fn most(core: &Core, waiting: &Waiting) -> usize {
-    let room = limits::CLAIMS_MAX.saturating_sub(core.claims);
-    let asked = usize::try_from(waiting.poll.max_records).unwrap_or(usize::MAX);
-    asked.min(limits::POLL_RECORDS_MAX).min(room)
-}
-
 /// How many bytes of records a poll may get, but for the first.
 fn bytes_max(waiting: &Waiting) -> usize {
     match waiting.poll.bytes_max {
@@ -429,11 +507,15 @@ pub(super) fn want(offset: u64, open: &Open) -> Want {
     }
 }
 
-/// What a record counts for against the bounds of a poll.
-fn size(record: &Record) -> usize {
-    let key = record.key.as_ref().map_or(0, bytes::Bytes::len);
-    let value = record.value.as_ref().map_or(0, bytes::Bytes::len);
-    key + value
+/// What a record counts for against the bounds of an answer: at least what it takes there.
+pub fn carried_bytes(record: &Record) -> usize {
+    let len = |bytes: &Option<bytes::Bytes>| bytes.as_ref().map_or(0, bytes::Bytes::len);
+    let headers: usize = record
+        .headers
+        .iter()
+        .map(|(key, value)| limits::HEADER_BYTES + key.len() + len(&value))
+        .sum();
+    limits::RECORD_BYTES + len(&record.key) + len(&record.value) + headers
 }
 
 fn too_large() -> std::sync::Arc<str> {

@@ -325,7 +325,7 @@ impl Group {
         let letter = NewLetter {
             offset: burial.offset,
             attempts: open.attempts,
-            at: core.now(),
+            at: core.wall(),
             reason: burial.reason,
             batch: kept_bytes(&batch, limits::LETTER_BYTES_MAX, self.fold.letter_bytes),
         };
@@ -347,7 +347,7 @@ impl Group {
         let letter = NewLetter {
             offset,
             attempts,
-            at: core.now(),
+            at: core.wall(),
             reason,
             batch: kept_bytes(&batch, limits::LETTER_BYTES_MAX, self.fold.letter_bytes),
         };

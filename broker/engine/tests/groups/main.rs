@@ -7,6 +7,7 @@
     reason = "a test stops at what it did not expect"
 )]
 
+mod bounds;
 mod random;
 mod scripts;
 mod world;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! publish [hole=N] "a" "b"      trim N      at MS      crash [N more of the lane]      hold | commit | compact
+//! set_back MS (by so much the clock on the wall is behind the one that nobody sets, which `at` moves)
 //! poll 1 g [max=N] [wait=MS] [visibility=MS] [from=CONNECTION] [as=MEMBER] [reclaim]
 //! ack 2 g 0 1      nack 3 g 0/1 [delay=MS]      extend 4 g 0/1 ms=MS      bury 5 g 0 [reason=WORD] [from=..] [as=..]
 //! letters 6 g      redrive 7 g 0|all      discard 8 g 0|all
@@ -183,6 +184,7 @@ impl Run {
                 .publish(words.number("hole").unwrap_or(0), &words.quoted()),
             "trim" => self.world.trim(words.0[1].parse().unwrap()),
             "at" => self.world.at(words.0[1].parse().unwrap()),
+            "set_back" => self.world.set_back = words.0[1].parse().unwrap(),
             "hold" => self.held = true,
             "commit" => self.held = false,
             "crash" => {

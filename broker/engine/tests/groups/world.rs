@@ -16,6 +16,8 @@ pub(crate) struct World {
     pub(crate) options: GroupOptions,
     pub(crate) groups: Groups,
     pub(crate) now: u64,
+    /// By how much the clock on the wall was set back.
+    pub(crate) set_back: u64,
     /// Oldest offset of the stream.
     pub(crate) start: u64,
     /// Batches of the stream, by base offset.
@@ -39,6 +41,7 @@ impl World {
     pub(crate) fn new(options: GroupOptions) -> Self {
         let moment = Moment {
             now: TimeMs(0),
+            wall: TimeMs(0),
             start: Offset(0),
             tail: Offset(0),
         };
@@ -46,6 +49,7 @@ impl World {
             options,
             groups: Replay::new(options).finish(moment, Offset(0), &[]),
             now: 0,
+            set_back: 0,
             start: 0,
             stream: BTreeMap::new(),
             tail: 0,
@@ -69,6 +73,7 @@ impl World {
     fn moment(&self) -> Moment {
         Moment {
             now: TimeMs(self.now),
+            wall: TimeMs(self.now.saturating_sub(self.set_back)),
             start: Offset(self.start),
             tail: Offset(self.tail),
         }
@@ -76,13 +81,18 @@ impl World {
 
     /// Appends a batch whose records are the payloads, after `hole` offsets that hold nothing.
     pub(crate) fn publish(&mut self, hole: u64, payloads: &[&[u8]]) {
+        self.tail += hole;
+        self.publish_with(&[], payloads);
+    }
+
+    /// Appends a batch whose records are the payloads, each with these headers.
+    pub(crate) fn publish_with(&mut self, headers: &[(&[u8], Option<&[u8]>)], payloads: &[&[u8]]) {
         let mut builder = BatchBuilder::new(BatchOptions::default());
         for payload in payloads {
             let time = i64::try_from(self.now).unwrap();
-            builder.push(time, None, Some(payload), &[]).unwrap();
+            builder.push(time, None, Some(payload), headers).unwrap();
         }
         let mut log = builder.finish().unwrap();
-        self.tail += hole;
         patch(&mut log, Offset(self.tail), Generation(0));
         self.put(log.freeze());
         self.feed_parked();
@@ -240,15 +250,22 @@ impl World {
     /// Moves the clock and lets what is due happen.
     pub(crate) fn at(&mut self, now: u64) {
         self.now = now.max(self.now);
-        while let Some(due) = self.groups.next_timeout()
-            && due.0 <= self.now
+        while let Some(due) = self.next_timeout()
+            && due <= self.now
         {
             self.turn(Input::Timeout);
             self.settle();
-            if self.groups.next_timeout() == Some(due) {
+            if self.next_timeout() == Some(due) {
                 break;
             }
         }
+    }
+
+    fn next_timeout(&self) -> Option<u64> {
+        let timeout = self.groups.next_timeout().map(|due| due.0);
+        let schedule = self.groups.next_schedule();
+        let schedule = schedule.map(|due| due.0 + self.set_back);
+        timeout.into_iter().chain(schedule).min()
     }
 
     /// The process dies: of the lane, everything committed and perhaps some of what was to be written remains.

@@ -11,15 +11,15 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
 
 use felix_engine::groups::{
     Answer, Ask, Description, Effect, FeedEnd, FeedId, Found, Groups, Input, Keeping, Moment,
-    Place, ReadId, ScheduleId, Ticket, Totals, Want,
+    Place, ReadId, ScheduleId, Ticket, Totals, Want, carried_bytes,
 };
 use felix_engine::{AppendRefused, Appended, Draft, ReaderEnd, ReaderId, Start, SubscribeRefused};
 use felix_journal::{Completions, LogHandle, LogReader, ReadRefused, WriteFailure};
-use felix_model::{Offset, Record, Records, TimeMs};
+use felix_model::{Offset, Record, Records};
 use tokio::runtime::Handle;
 
 use super::Reply;
-use super::timers::Timers;
+use super::timers::{Due, Timers, steady};
 use crate::shards::cell::{Cell, now};
 use crate::shards::mailbox::Said;
 
@@ -52,7 +52,7 @@ struct Inner {
     readers: HashMap<FeedId, ReaderId>,
     effects: Vec<Effect>,
     /// What the timers have of this cell.
-    due: Option<TimeMs>,
+    due: Due,
 }
 
 /// What waits to be decided.
@@ -80,7 +80,7 @@ impl GroupCell {
                 asked: HashMap::new(),
                 readers: HashMap::new(),
                 effects: Vec::new(),
-                due: None,
+                due: Due::default(),
             }),
             data: Arc::downgrade(data),
             timers,
@@ -235,11 +235,13 @@ impl Inner {
         };
         let marks = data.marks();
         let moment = Moment {
-            now: now(),
+            now: steady(),
+            wall: now(),
             start: marks.start,
             tail: marks.committed,
         };
         let mut effects = std::mem::take(&mut self.effects);
+        let mut woken = false;
         for event in events {
             let input = match event {
                 Event::Ask(ticket, ask, reply) => {
@@ -248,6 +250,7 @@ impl Inner {
                 }
                 Event::Input(input) => input,
             };
+            woken |= matches!(input, Input::Timeout);
             self.core.handle(moment, input, &mut effects);
         }
         self.core.finish(&mut effects);
@@ -255,8 +258,12 @@ impl Inner {
             self.perform(cell, &data, effect, &mut answers);
         }
         self.effects = effects;
-        let due = self.core.next_timeout();
-        if due != self.due {
+        let due = Due {
+            steady: self.core.next_timeout(),
+            wall: self.core.next_schedule(),
+        };
+        // Who was woken is not in the timers any more; and the clock may have been set back since.
+        if woken || due != self.due {
             cell.timers.set(cell.key, self.due, due, cell);
             self.due = due;
         }
@@ -369,10 +376,7 @@ fn find(
             Place::Data => record.cloned(),
             Place::Lane => record.and_then(|record| Groups::kept(want.at, record)),
         };
-        bytes += record
-            .as_ref()
-            .and_then(|record| record.value.as_ref())
-            .map_or(0, bytes::Bytes::len);
+        bytes += record.as_ref().map_or(0, carried_bytes);
         found.push((want, record.map_or(Found::Nothing, Found::Record)));
     }
     found

@@ -12,6 +12,7 @@ use felix_journal::{
 use felix_model::{Generation, Offset, Records, ShardIndex};
 
 use super::cell::{GroupCell, LaneReports};
+use super::timers::steady;
 use crate::shards::cell::{Cell, now};
 use crate::shards::open::OpenFailed;
 use crate::shards::{Kind, Shards, Store, StreamHandle, StreamSpec};
@@ -171,7 +172,8 @@ impl Shards {
         let appended =
             look_for(&data.reader(), &replay.in_doubt(), marks.committed).map_err(unreadable)?;
         let moment = Moment {
-            now: now(),
+            now: steady(),
+            wall: now(),
             start: marks.start,
             tail: marks.committed,
         };

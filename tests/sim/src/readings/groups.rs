@@ -117,6 +117,7 @@ impl Reading for Workers {
         }
         let moment = Moment {
             now: clock(machine),
+            wall: clock(machine),
             start: data.start,
             tail: data.end,
         };
@@ -287,6 +288,7 @@ impl Serving {
     fn moment(&self, machine: &Machine) -> Moment {
         Moment {
             now: clock(machine),
+            wall: clock(machine),
             start: Offset::ZERO,
             tail: self.tail,
         }
