@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use felix_client::{Claim, Client, ConsumerOptions, PollOptions};
+use felix_client::{Claim, Client, ConsumerOptions, PollOptions, ReconnectPolicy};
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::requests::{
     self as wire, Ask, GroupPoll, GroupPolled, List, MemberAssigned, MemberLeft, Reply, Settled,
@@ -298,6 +298,9 @@ async fn a_worker_that_was_forgotten_joins_again_with_what_it_holds() {
 async fn a_worker_that_is_not_heard_stops_when_its_session_has_passed() {
     let broker = FakeBroker::start();
     let builder = broker.builder().request_timeout(Duration::from_millis(100));
+    // It may wait for long before it says again that it is alive, but not with shards in its hands.
+    let policy = ReconnectPolicy::default().first(Duration::from_millis(5));
+    let builder = builder.reconnect(policy.longest(Duration::from_secs(600)));
     let (client, conn, _pipe) = broker.calling(builder).await;
     let serve = async {
         let mut line = conn.line().await;

@@ -1,10 +1,5 @@
 //! What becomes of claims when a consumer ends, and of calls when an answer is lost.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "a test that meets anything else has failed"
-)]
-
 use std::time::Duration;
 
 use felix_client::{Claim, Group, PollOptions, Retry, Start};
