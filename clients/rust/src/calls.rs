@@ -12,6 +12,7 @@ use crate::address::Address;
 use crate::backoff::{self, Backoff};
 use crate::client::Inner;
 use crate::error::{CallFailed, ConnectFailed, Refused, Retry};
+use crate::groups::millis_u32;
 use crate::limits::HOPS_MAX;
 use crate::link::Link;
 use crate::session::{NotAsked, Wants, ask, is_about_token};
@@ -84,9 +85,10 @@ impl Inner {
     ///
     /// # Errors
     /// [`CallFailed`]. A refusal that is an `error` is one; any other answer is the caller's to read.
-    pub(crate) async fn call(self: &Arc<Self>, call: Call) -> Result<Answered, CallFailed> {
+    pub(crate) async fn call(self: &Arc<Self>, mut call: Call) -> Result<Answered, CallFailed> {
         let started = Instant::now();
-        let deadline = started + self.brokers.config.request_timeout + call.patience;
+        let waits_until = started + call.patience;
+        let deadline = waits_until + self.brokers.config.request_timeout;
         let mut backoff = Backoff::new(self.brokers.config.reconnect);
         let mut at = call.at.clone();
         let mut been = Vec::new();
@@ -116,6 +118,11 @@ impl Inner {
                 return Err(failed);
             };
             sleep(wait).await;
+            if let Message::GroupPoll(poll) = &mut call.request {
+                // Waiting as long as the first time would outlast the deadline.
+                let left = waits_until.saturating_duration_since(Instant::now());
+                poll.wait_ms = poll.wait_ms.min(millis_u32(left).into());
+            }
         }
     }
 

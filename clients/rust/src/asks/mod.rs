@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use felix_wire::error::{Code, Failure};
-use felix_wire::extension::requests::{Asks, Call, Reply};
+use felix_wire::extension::requests::{Ask, Asks, Call, List, Reply, Settled};
 use felix_wire::publish::Names;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -18,6 +18,7 @@ use crate::address::Address;
 use crate::backoff::{self, Backoff};
 use crate::client::Inner;
 use crate::error::{CallFailed, ConnectFailed, Refused, Retry};
+use crate::groups::millis_u32;
 use crate::limits::HOPS_MAX;
 use crate::link::Link;
 use crate::session::{CALLS, NotAsked, is_about_token, open};
@@ -30,7 +31,7 @@ pub(crate) enum Repeat {
     /// Only while it is certain that nothing was applied.
     Unapplied,
     /// Like [`Always`](Self::Always), but a later refusal because of a condition may be due to an attempt that was
-    /// applied and not answered, so the outcome is unknown then.
+    /// applied and not answered, so the outcome is unknown then. Records that are finished by then were set aside.
     Conditional,
 }
 
@@ -82,15 +83,17 @@ impl Inner {
         })
     }
 
-    async fn carry(self: &Arc<Self>, call: Call, how: How) -> Result<Reply, CallFailed> {
+    async fn carry(self: &Arc<Self>, mut call: Call, mut how: How) -> Result<Reply, CallFailed> {
         let config = &self.brokers.config;
         let started = Instant::now();
-        let deadline = started + config.request_timeout + how.patience;
+        let waits_until = started + how.patience;
+        let deadline = waits_until + config.request_timeout;
         let mut backoff = Backoff::new(config.reconnect);
         let (mut at, mut hops) = (None, 0);
         let mut unanswered = None;
         loop {
             let failed = match self.try_once(&call, how, at.take(), deadline).await {
+                Attempt::Answered(reply) if unanswered.is_some() => return Ok(again(reply)),
                 Attempt::Answered(reply) => return Ok(reply),
                 Attempt::Elsewhere(Some(leader), _) if hops < HOPS_MAX => {
                     hops += 1;
@@ -118,6 +121,11 @@ impl Inner {
                 unanswered = Some(failed);
             }
             sleep(wait).await;
+            how.patience = waits_until.saturating_duration_since(Instant::now());
+            if let Ask::GroupPoll(poll) = &mut call.ask {
+                // Waiting as long as the first time would outlast the deadline.
+                poll.wait_ms = poll.wait_ms.min(millis_u32(how.patience));
+            }
         }
     }
 
@@ -215,6 +223,22 @@ impl Inner {
                 Err(failed) => return Err(failed),
             }
         }
+    }
+}
+
+/// What a repeated call means where an earlier attempt may have been applied: records that cannot be set aside because
+/// they are finished were set aside then.
+fn again(reply: Reply) -> Reply {
+    let Reply::GroupSetAside(settled) = reply else {
+        return reply;
+    };
+    let finished = Code::InvalidRequest.number();
+    let stale = settled.unsettled.iter();
+    let stale = stale.filter(|unsettled| unsettled.code != finished);
+    match List::build(stale) {
+        Ok(unsettled) => Reply::GroupSetAside(Settled { unsettled }),
+        // A part of a list that came is no longer than the list.
+        Err(_) => Reply::GroupSetAside(settled),
     }
 }
 

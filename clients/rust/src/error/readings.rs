@@ -47,6 +47,7 @@ pub enum CommitFailed {
 #[non_exhaustive]
 pub enum SettleFailed {
     /// The claim no longer stands: it lapsed, or the record was settled or handed to another. It may come again.
+    /// Told without asking the broker when the consumer has ended or given the shard back, and the claim has lapsed.
     #[error("the claim on record {offset} (delivery {attempts}) no longer stands ({code})")]
     Stale {
         /// The record.

@@ -270,7 +270,11 @@ impl Desk {
 
     fn not_renewed(&mut self, failed: CallFailed) {
         tracing::warn!(%failed, "the group could not be told that this consumer is alive");
-        self.renew_at = Instant::now() + self.options.policy().longest;
+        let now = Instant::now();
+        let again = now + self.options.policy().longest;
+        // What is held is given up on time.
+        let holds_until = self.holds_until.filter(|until| *until > now);
+        self.renew_at = holds_until.map_or(again, |until| until.min(again));
         if failed.retry() == Retry::Fatal {
             // Another may have its shards, so what it holds is finished and given back.
             self.stop_all();

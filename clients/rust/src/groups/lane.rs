@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 
 use super::consumer::{ConsumerOptions, is_set};
 use super::delivery::Delivery;
-use super::settle::Settler;
+use super::settle::{Closing, Settler};
 use crate::backoff::{self, Backoff, ReconnectPolicy};
 use crate::error::{CallFailed, Retry};
 
@@ -47,12 +47,13 @@ impl Lane {
     /// The shard may be given back then.
     pub(super) async fn run(mut self) {
         let settler = Arc::new(Settler::default());
+        let _closing = Closing(&settler);
         let options = Arc::clone(&self.options);
         let settling = settler.run(&options.group, self.shard, &options.name);
         let polling = async {
-            let lapses = self.poll_on(&settler).await;
+            self.poll_on(&settler).await;
             // A claim that has lapsed is not this consumer's any more, so there is nothing to wait for.
-            let _ = timeout_at(lapses, settler.idle()).await;
+            settler.finish().await;
         };
         tokio::select! {
             () = settling => {}
@@ -60,11 +61,10 @@ impl Lane {
         }
     }
 
-    /// Polls until it is told to stop. Answers when the last claim lapses.
-    async fn poll_on(&mut self, settler: &Arc<Settler>) -> Instant {
+    /// Polls until it is told to stop.
+    async fn poll_on(&mut self, settler: &Arc<Settler>) {
         let mut backoff = Backoff::new(forever(self.options.policy()));
         let mut reclaim = true;
-        let mut lapses = Instant::now();
         while !*self.stop.borrow() && !self.out.is_closed() {
             let polled = self
                 .options
@@ -80,17 +80,17 @@ impl Lane {
             };
             backoff = Backoff::new(forever(self.options.policy()));
             reclaim = false;
+            let lapses = Instant::now() + self.options.visibility;
             if !records.is_empty() {
-                lapses = Instant::now() + self.options.visibility;
+                settler.lasts_until(lapses);
             }
             for record in records {
                 let delivery = Delivery::new(record, settler, lapses);
                 if self.out.send(Ok(delivery)).await.is_err() {
-                    return lapses;
+                    return;
                 }
             }
         }
-        lapses
     }
 
     /// Tells what trying again at once will not help, and waits before the next poll.

@@ -206,7 +206,8 @@ impl Group {
         Ok((granted, unsettled(&extended.unsettled)))
     }
 
-    /// Sets records aside as ones that cannot be processed.
+    /// Sets records aside as ones that cannot be processed. When an answer was lost and the request repeated, a record
+    /// that is finished by then counts as set aside.
     ///
     /// # Errors
     /// As [`ack`](Self::ack).
@@ -224,7 +225,8 @@ impl Group {
             claims: claim_list(claims)?,
             consumer: consumer.map(Text::from),
         };
-        Ok(unsettled(&self.ask(ask).await?.unsettled))
+        let settled = self.ask_with(ask, Repeat::Conditional).await?;
+        Ok(unsettled(&settled.unsettled))
     }
 
     /// At most this many records of a shard that were set aside, ascending, after this offset. Keys, headers and
@@ -261,7 +263,8 @@ impl Group {
     /// Makes records that were set aside owed again; all of them without a choice.
     ///
     /// # Errors
-    /// [`CallFailed`].
+    /// [`CallFailed`]; [`Unanswered`](CallFailed::Unanswered) without a choice when they may have been moved: asking
+    /// again would also move what was set aside since.
     pub async fn redrive(
         &self,
         shard: u32,
@@ -272,13 +275,13 @@ impl Group {
             group: self.name.clone(),
             offsets: offset_list(offsets)?,
         };
-        Ok(self.ask(ask).await?.into())
+        Ok(self.ask_with(ask, repeat_move(offsets)).await?.into())
     }
 
     /// Drops records that were set aside; all of them without a choice.
     ///
     /// # Errors
-    /// [`CallFailed`].
+    /// As [`redrive`](Self::redrive).
     pub async fn discard(
         &self,
         shard: u32,
@@ -289,13 +292,14 @@ impl Group {
             group: self.name.clone(),
             offsets: offset_list(offsets)?,
         };
-        Ok(self.ask(ask).await?.into())
+        Ok(self.ask_with(ask, repeat_move(offsets)).await?.into())
     }
 
     /// Moves the group on a shard, and voids its claims.
     ///
     /// # Errors
-    /// [`CallFailed`].
+    /// [`CallFailed`]; [`Unanswered`](CallFailed::Unanswered) when it may have been moved: asking again would undo
+    /// what was finished since.
     pub async fn seek(&self, shard: u32, to: Start) -> Result<Position, CallFailed> {
         self.position(shard, to, false).await
     }
@@ -315,7 +319,12 @@ impl Group {
             start: self.start(shard, to).await?,
             if_new,
         };
-        let sought = self.ask(ask).await?;
+        let repeat = if if_new {
+            Repeat::Always
+        } else {
+            Repeat::Unapplied
+        };
+        let sought = self.ask_with(ask, repeat).await?;
         let (offset, moved) = (sought.offset, sought.moved);
         Ok(Position { offset, moved })
     }
@@ -348,10 +357,12 @@ impl Group {
     /// Forgets the group on a shard: its position, claims and dead letters. `false` when there was none.
     ///
     /// # Errors
-    /// [`CallFailed`].
+    /// [`CallFailed`]; [`Unanswered`](CallFailed::Unanswered) when it may be gone: asking again could take one that
+    /// was made since.
     pub async fn delete(&self, shard: u32) -> Result<bool, CallFailed> {
         let group = self.name.clone();
-        Ok(self.ask(GroupDelete { shard, group }).await?.existed)
+        let ask = GroupDelete { shard, group };
+        Ok(self.ask_with(ask, Repeat::Unapplied).await?.existed)
     }
 
     /// Begins to describe a worker of the group. The name stands for it across restarts: what it held comes back to
@@ -360,10 +371,22 @@ impl Group {
         ConsumerOptions::new(self.clone(), name)
     }
 
-    /// Every call of a group may happen twice: settling what is settled changes nothing.
+    /// For calls that may happen twice: settling what is settled changes nothing.
     async fn ask<A: Asks>(&self, ask: A) -> Result<A::Reply, CallFailed> {
+        self.ask_with(ask, Repeat::Always).await
+    }
+
+    async fn ask_with<A: Asks>(&self, ask: A, repeat: Repeat) -> Result<A::Reply, CallFailed> {
         let inner = &self.client.inner;
-        inner.ask(&self.names, ask, How::new(Repeat::Always)).await
+        inner.ask(&self.names, ask, How::new(repeat)).await
+    }
+}
+
+/// Named dead letters are moved once; all of them are others the next time.
+fn repeat_move(offsets: Option<&[u64]>) -> Repeat {
+    match offsets {
+        Some(_) => Repeat::Always,
+        None => Repeat::Unapplied,
     }
 }
 
@@ -398,6 +421,6 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn millis_u32(duration: Duration) -> u32 {
+pub(crate) fn millis_u32(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
 }

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use felix_wire::Code;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, timeout_at};
 
 use super::{Claim, Group, Unsettled};
 use crate::error::{CallFailed, SettleFailed};
@@ -36,13 +38,49 @@ pub(super) struct Op {
 pub(super) struct Settler {
     state: Mutex<State>,
     work: Notify,
-    idle: Notify,
+    /// Nothing is out, or nothing is unanswered, any more.
+    quieter: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
     waiting: Vec<Op>,
     outstanding: usize,
+    /// Operations that wait or are under way.
+    unanswered: usize,
+    /// When the last claim lapses, as far as it was prolonged. `None` before there was one.
+    lapses: Option<Instant>,
+    /// Nobody settles any more.
+    closed: bool,
+}
+
+/// Closes a settler when it goes, however its lane ends.
+#[derive(Debug)]
+pub(super) struct Closing<'a>(pub(super) &'a Settler);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.closed = true;
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        for op in waiting {
+            op.refuse();
+        }
+    }
+}
+
+impl Op {
+    /// Answers that the claim is not this consumer's any more.
+    fn refuse(self) {
+        let Claim { offset, attempts } = self.claim;
+        let code = Code::StaleClaim.name().to_owned();
+        let _ = self.done.send(Err(SettleFailed::Stale {
+            offset,
+            attempts,
+            code,
+        }));
+    }
 }
 
 /// Counts a record that is out or being settled.
@@ -63,22 +101,51 @@ impl Drop for Outstanding {
         let idle = state.outstanding == 0;
         drop(state);
         if idle {
-            self.0.idle.notify_one();
+            self.0.quieter.notify_one();
         }
     }
 }
 
 impl Settler {
+    /// Settles this with what else gathers. Answered at once when the consumer has given up its claims.
     pub(super) fn push(&self, op: Op) {
-        self.lock().waiting.push(op);
+        let mut state = self.lock();
+        if state.closed {
+            drop(state);
+            op.refuse();
+            return;
+        }
+        state.waiting.push(op);
+        state.unanswered += 1;
+        drop(state);
         self.work.notify_one();
     }
 
-    /// Waits until nothing is out. Cancel-safe.
-    pub(super) async fn idle(&self) {
-        while self.lock().outstanding > 0 {
-            self.idle.notified().await;
+    /// There is a claim that lasts until then.
+    pub(super) fn lasts_until(&self, lapses: Instant) {
+        let mut state = self.lock();
+        state.lapses = state.lapses.max(Some(lapses));
+    }
+
+    /// Waits until nothing is out, or everything that is out has lapsed and what was asked before is answered.
+    /// Nothing is settled after that. Cancel-safe.
+    pub(super) async fn finish(&self) {
+        while let Some(lapses) = self.close_if_finished() {
+            let quieter = self.quieter.notified();
+            match lapses {
+                Some(lapses) => drop(timeout_at(lapses, quieter).await),
+                None => quieter.await,
+            }
         }
+    }
+
+    /// `None` when it is closed, else when to look again: at this time, or when it is quieter.
+    fn close_if_finished(&self) -> Option<Option<Instant>> {
+        let mut state = self.lock();
+        let lapses = state.lapses.filter(|lapses| *lapses > Instant::now());
+        let lapsed = lapses.is_none() && state.unanswered == 0;
+        state.closed |= state.outstanding == 0 || lapsed;
+        (!state.closed).then_some(lapses)
     }
 
     /// Settles what comes, until it is dropped.
@@ -92,10 +159,50 @@ impl Settler {
                 }
                 for (settle, ops) in by_kind(waiting) {
                     for ops in chunks(ops) {
-                        settle_all(group, shard, consumer, &settle, ops).await;
+                        let count = ops.len();
+                        self.settle_all(group, shard, consumer, &settle, ops).await;
+                        self.answered(count);
                     }
                 }
             }
+        }
+    }
+
+    async fn settle_all(
+        &self,
+        group: &Group,
+        shard: u32,
+        consumer: &str,
+        settle: &Settle,
+        ops: Vec<Op>,
+    ) {
+        let claims: Vec<Claim> = ops.iter().map(|op| op.claim).collect();
+        let consumer = Some(consumer);
+        let outcome = match settle {
+            Settle::Ack => group.ack(shard, &claims, consumer).await,
+            Settle::Nack(delay) => group.nack(shard, &claims, *delay, consumer).await,
+            Settle::SetAside(reason) => group.set_aside(shard, &claims, reason, consumer).await,
+            Settle::Extend(by) => {
+                let asked = Instant::now();
+                let extended = group.extend(shard, &claims, *by, consumer).await;
+                extended.map(|(_, unsettled)| {
+                    if unsettled.len() < claims.len() {
+                        self.lasts_until(asked + *by);
+                    }
+                    unsettled
+                })
+            }
+        };
+        tell(ops, outcome);
+    }
+
+    fn answered(&self, count: usize) {
+        let mut state = self.lock();
+        state.unanswered = state.unanswered.saturating_sub(count);
+        let quieter = state.unanswered == 0;
+        drop(state);
+        if quieter {
+            self.quieter.notify_one();
         }
     }
 
@@ -124,21 +231,6 @@ fn chunks(mut ops: Vec<Op>) -> Vec<Vec<Op>> {
     }
     chunks.push(ops);
     chunks
-}
-
-async fn settle_all(group: &Group, shard: u32, consumer: &str, settle: &Settle, ops: Vec<Op>) {
-    let claims: Vec<Claim> = ops.iter().map(|op| op.claim).collect();
-    let consumer = Some(consumer);
-    let outcome = match settle {
-        Settle::Ack => group.ack(shard, &claims, consumer).await,
-        Settle::Nack(delay) => group.nack(shard, &claims, *delay, consumer).await,
-        Settle::SetAside(reason) => group.set_aside(shard, &claims, reason, consumer).await,
-        Settle::Extend(by) => {
-            let extended = group.extend(shard, &claims, *by, consumer).await;
-            extended.map(|(_, unsettled)| unsettled)
-        }
-    };
-    tell(ops, outcome);
 }
 
 fn tell(ops: Vec<Op>, outcome: Result<Vec<Unsettled>, CallFailed>) {
@@ -224,6 +316,22 @@ mod tests {
         let failed = told_second.try_recv().unwrap().unwrap_err();
         assert_eq!(failed.code(), "stale_claim");
         assert_eq!(settler.lock().outstanding, 0);
+    }
+
+    #[test]
+    fn what_is_settled_after_the_end_is_answered_at_once() {
+        let settler = Arc::new(Settler::default());
+        let closing = Closing(&settler);
+        let (before, mut told_before) = op(&settler, 1, Settle::Ack);
+        settler.push(before);
+        drop(closing);
+        let (after, mut told_after) = op(&settler, 2, Settle::Ack);
+        settler.push(after);
+        for told in [&mut told_before, &mut told_after] {
+            let failed = told.try_recv().unwrap().unwrap_err();
+            assert_eq!(failed.code(), "stale_claim");
+        }
+        assert_eq!(Arc::strong_count(&settler), 1);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Each shard is followed by a task of its own, which watches again by itself from the first change it has not
 //! handed on. What waits for the watcher is bounded; then the broker waits, as for a slow subscription.
 
+use std::collections::BTreeMap;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 
@@ -78,8 +79,9 @@ pub enum WatchSignal {
         /// How many.
         values: u64,
     },
-    /// History was compacted away before it was handed out: the shard's current values come again, and keys that
-    /// are not among them may have been deleted.
+    /// The shard's current values come again, and keys that are not among them may have been deleted: history was
+    /// compacted away before it was handed out, the cache lost what it held, or the watch was interrupted among
+    /// current values.
     Resnapshot {
         /// The shard.
         shard: u32,
@@ -90,8 +92,9 @@ pub enum WatchSignal {
 #[derive(Debug)]
 pub struct Watched {
     told: mpsc::Receiver<Told>,
-    /// Shards whose current values are still coming.
-    catching_up: usize,
+    /// Shards whose current values are still coming, and how many came.
+    catching_up: BTreeMap<u32, u64>,
+    /// How many came of the other shards.
     values: u64,
     /// Ends with the watch.
     _follows: JoinSet<()>,
@@ -144,8 +147,8 @@ impl Watch {
             follows.spawn(follow.run(started));
         }
         let catching_up = match self.from {
-            WatchFrom::Retained => follows.len(),
-            WatchFrom::Now | WatchFrom::Offset(_) => 0,
+            WatchFrom::Retained => (0..shards).map(|shard| (shard, 0)).collect(),
+            WatchFrom::Now | WatchFrom::Offset(_) => BTreeMap::new(),
         };
         Ok(Watched {
             told,
@@ -218,17 +221,24 @@ impl Watched {
             };
             match told {
                 Told::Change(change) => {
-                    self.values += u64::from(change.retained && self.catching_up > 0);
+                    if let Some(came) = self.catching_up.get_mut(&change.shard) {
+                        *came += u64::from(change.retained);
+                    }
                     return Ok(Some(WatchSignal::Change(change)));
                 }
-                Told::CaughtUp => {
-                    self.catching_up = self.catching_up.saturating_sub(1);
-                    if self.catching_up == 0 {
-                        let values = self.values;
-                        return Ok(Some(WatchSignal::CaughtUp { values }));
+                Told::CaughtUp { shard } => {
+                    if let Some(came) = self.catching_up.remove(&shard) {
+                        self.values += came;
+                        if self.catching_up.is_empty() {
+                            let values = self.values;
+                            return Ok(Some(WatchSignal::CaughtUp { values }));
+                        }
                     }
                 }
                 Told::Resnapshot { shard } => {
+                    if let Some(came) = self.catching_up.get_mut(&shard) {
+                        *came = 0;
+                    }
                     return Ok(Some(WatchSignal::Resnapshot { shard }));
                 }
                 Told::Failed(failed) => return Err(failed),

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use felix_client::{Claim, Client, ConsumerOptions, PollOptions};
+use felix_client::{Claim, Client, ConsumerOptions, PollOptions, ReconnectPolicy};
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::requests::{
     self as wire, Ask, GroupPoll, GroupPolled, List, MemberAssigned, MemberLeft, Reply, Settled,
@@ -31,17 +31,17 @@ fn claimed(offset: u64) -> wire::Claimed {
     }
 }
 
-fn polled(offsets: impl IntoIterator<Item = u64>) -> Reply {
+pub(super) fn polled(offsets: impl IntoIterator<Item = u64>) -> Reply {
     let records = List::build(offsets.into_iter().map(claimed)).unwrap();
     Reply::GroupPoll(GroupPolled { records })
 }
 
-fn settled(unsettled: Vec<Unsettled>) -> Settled {
+pub(super) fn settled(unsettled: Vec<Unsettled>) -> Settled {
     let unsettled = List::build(unsettled).unwrap();
     Settled { unsettled }
 }
 
-fn assigned(generation: u64, shards: &[u32]) -> MemberAssigned {
+pub(super) fn assigned(generation: u64, shards: &[u32]) -> MemberAssigned {
     MemberAssigned {
         generation,
         shards: 4,
@@ -50,13 +50,13 @@ fn assigned(generation: u64, shards: &[u32]) -> MemberAssigned {
     }
 }
 
-fn options(client: &Client) -> ConsumerOptions {
+pub(super) fn options(client: &Client) -> ConsumerOptions {
     let group = client.group("orders", "billing").unwrap();
     group.consumer("w1").wait(Duration::from_millis(20))
 }
 
 /// The next call that is no heartbeat; heartbeats are answered with this assignment.
-async fn beyond_heartbeats(line: &mut FakeStream, now: &MemberAssigned) -> (u64, Ask) {
+pub(super) async fn beyond_heartbeats(line: &mut FakeStream, now: &MemberAssigned) -> (u64, Ask) {
     loop {
         match line.call().await {
             (id, Ask::MemberHeartbeat(_)) => {
@@ -67,7 +67,7 @@ async fn beyond_heartbeats(line: &mut FakeStream, now: &MemberAssigned) -> (u64,
     }
 }
 
-async fn joined(line: &mut FakeStream, assigned: &MemberAssigned) {
+pub(super) async fn joined(line: &mut FakeStream, assigned: &MemberAssigned) {
     let (id, Ask::MemberJoin(join)) = line.call().await else {
         panic!("not a join")
     };
@@ -298,6 +298,9 @@ async fn a_worker_that_was_forgotten_joins_again_with_what_it_holds() {
 async fn a_worker_that_is_not_heard_stops_when_its_session_has_passed() {
     let broker = FakeBroker::start();
     let builder = broker.builder().request_timeout(Duration::from_millis(100));
+    // It may wait for long before it says again that it is alive, but not with shards in its hands.
+    let policy = ReconnectPolicy::default().first(Duration::from_millis(5));
+    let builder = builder.reconnect(policy.longest(Duration::from_secs(600)));
     let (client, conn, _pipe) = broker.calling(builder).await;
     let serve = async {
         let mut line = conn.line().await;

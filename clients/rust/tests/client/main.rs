@@ -20,6 +20,8 @@ mod requests;
 #[cfg(test)]
 mod resume;
 #[cfg(test)]
+mod settling;
+#[cfg(test)]
 mod subscribe;
 #[cfg(test)]
 mod watches;

@@ -1,9 +1,10 @@
 //! Watching a cache over all its shards, through everything that ends an event stream.
 
-use felix_client::{Cache, WatchFrom, WatchSignal};
+use felix_client::{Cache, Change, WatchFrom, WatchSignal, Watched};
+use felix_wire::error::{Code, Failure};
 use felix_wire::message::{
-    CacheEvent, CacheShardsView, CacheWatch, CacheWatchLagged, CacheWatchStarted, Message,
-    ShardMoved,
+    CacheEvent, CacheShardsView, CacheWatch, CacheWatchLagged, CacheWatchStarted, CursorReason,
+    Message, ShardMoved, SubscribeCursorError,
 };
 
 use super::fake::{FakeBroker, FakeConn, FakeStream};
@@ -32,6 +33,15 @@ impl FakeConn {
         resume_offset: u64,
         retained_count: Option<u64>,
     ) -> (CacheWatch, FakeStream) {
+        self.serves(resume_offset, retained_count, false).await
+    }
+
+    async fn serves(
+        &self,
+        resume_offset: u64,
+        retained_count: Option<u64>,
+        resnapshot: bool,
+    ) -> (CacheWatch, FakeStream) {
         let (Message::CacheWatch(watch), mut stream) = self.asked().await else {
             panic!("not a watch")
         };
@@ -40,7 +50,7 @@ impl FakeConn {
             .say(CacheWatchStarted {
                 subscription_id,
                 resume_offset,
-                resnapshot: false,
+                resnapshot,
                 retained_count,
             })
             .await;
@@ -203,4 +213,139 @@ async fn a_cache_that_does_not_exist_is_told_at_once() {
     let cache = cache(&client);
     let (failed, ()) = tokio::join!(cache.watch_prefix(""), conn.says_shards(0));
     assert_eq!(failed.unwrap_err().code(), "not_found");
+}
+
+async fn change(watched: &mut Watched) -> Change {
+    match watched.next_signal().await.unwrap() {
+        Some(WatchSignal::Change(change)) => change,
+        other => panic!("not a change: {other:?}"),
+    }
+}
+
+async fn signal(watched: &mut Watched) -> WatchSignal {
+    watched.next_signal().await.unwrap().unwrap()
+}
+
+/// A watch of one key from offset 5 that was handed the change of offset 8.
+async fn watching(client: &felix_client::Client, conn: &FakeConn) -> (Watched, FakeStream) {
+    let cache = cache(client);
+    let serve = async {
+        let (_, mut events) = conn.serves_watch(5, None).await;
+        events.say(event("a", 8)).await;
+        events
+    };
+    let watch = cache.watch("a").from(WatchFrom::Offset(5));
+    let (watched, events) = tokio::join!(watch, serve);
+    let mut watched = watched.unwrap();
+    assert_eq!(change(&mut watched).await.offset, 8);
+    (watched, events)
+}
+
+#[tokio::test]
+async fn a_watch_ends_with_its_cache_whether_that_is_told_or_found_out() {
+    let broker = FakeBroker::start();
+    let (client, conn, _pipe) = broker.client().await;
+    let gone = || Failure::new(Code::NotFound, "the cache was deleted");
+    let (mut watched, mut events) = watching(&client, &conn).await;
+    events.say(Message::Error(gone())).await;
+    assert_eq!(watched.next().await, Ok(None));
+
+    let (mut watched, mut events) = watching(&client, &conn).await;
+    events.reset();
+    let refuse = async {
+        let (Message::CacheWatch(_), mut stream) = conn.asked().await else {
+            panic!("not a watch")
+        };
+        stream.say(Message::Error(gone())).await;
+        stream
+    };
+    let (next, _stream) = tokio::join!(watched.next(), refuse);
+    assert_eq!(next, Ok(None));
+}
+
+#[tokio::test]
+async fn a_cache_that_lost_what_it_held_is_watched_from_its_current_values() {
+    let broker = FakeBroker::start();
+    let (client, conn, _pipe) = broker.client().await;
+    let (mut watched, mut events) = watching(&client, &conn).await;
+    events.reset();
+    let (Message::CacheWatch(watch), mut stream) = conn.asked().await else {
+        panic!("not a watch")
+    };
+    assert_eq!(watch.from_offset, Some(9));
+    stream
+        .say(SubscribeCursorError {
+            reason: CursorReason::InFuture,
+            requested: 9,
+            available: 2,
+            trim_headers: None,
+        })
+        .await;
+    let (watch, mut events) = conn.serves_watch(2, Some(1)).await;
+    assert!(watch.retained && watch.from_offset.is_none());
+    events.say(event("a", 1)).await;
+    events.say(event("a", 2)).await;
+    assert_eq!(
+        signal(&mut watched).await,
+        WatchSignal::Resnapshot { shard: 0 }
+    );
+    assert!(change(&mut watched).await.retained);
+    assert!(!change(&mut watched).await.retained);
+}
+
+#[tokio::test]
+async fn current_values_that_were_interrupted_come_again_and_are_counted_once() {
+    let broker = FakeBroker::start();
+    let (client, conn, _pipe) = broker.client().await;
+    let cache = cache(&client);
+    let serve = async {
+        let (_, mut events) = conn.serves_watch(9, Some(3)).await;
+        events.say(event("a", 1)).await;
+        events
+    };
+    let (watched, mut events) = tokio::join!(cache.watch("a").retained(), serve);
+    let mut watched = watched.unwrap();
+    assert_eq!(change(&mut watched).await.offset, 1);
+    events.reset();
+    let (watch, mut events) = conn.serves_watch(12, Some(2)).await;
+    assert!(watch.retained);
+    events.say(event("b", 4)).await;
+    events.say(event("c", 11)).await;
+    assert_eq!(
+        signal(&mut watched).await,
+        WatchSignal::Resnapshot { shard: 0 }
+    );
+    change(&mut watched).await;
+    change(&mut watched).await;
+    assert_eq!(
+        signal(&mut watched).await,
+        WatchSignal::CaughtUp { values: 2 }
+    );
+    events.reset();
+    let _events = served_again(&conn, 12, 15).await;
+    assert_eq!(change(&mut watched).await.offset, 15);
+}
+
+#[tokio::test]
+async fn a_newer_value_among_current_ones_hides_no_change() {
+    let broker = FakeBroker::start();
+    let (client, conn, _pipe) = broker.client().await;
+    let (mut watched, mut events) = watching(&client, &conn).await;
+    events.reset();
+    let (watch, _uncounted) = conn.serves(20, None, true).await;
+    assert_eq!(watch.from_offset, Some(9));
+    let (watch, mut events) = conn.serves_watch(21, Some(2)).await;
+    assert!(watch.retained);
+    // Overwritten after the watch began, which is the change of offset 25.
+    events.say(event("a", 25)).await;
+    events.say(event("b", 20)).await;
+    assert_eq!(
+        signal(&mut watched).await,
+        WatchSignal::Resnapshot { shard: 0 }
+    );
+    assert!(change(&mut watched).await.retained);
+    assert!(change(&mut watched).await.retained);
+    events.reset();
+    let _events = served_again(&conn, 21, 22).await;
+    assert_eq!(change(&mut watched).await.offset, 22);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use felix_wire::error::Failure;
+use felix_wire::error::{Code, Failure};
 use felix_wire::frame::Incoming;
 use felix_wire::message::{CacheEvent, CacheWatch, CacheWatchStarted, Message};
 use felix_wire::negotiate::Features;
@@ -22,7 +22,9 @@ use crate::router::Claim;
 pub(super) enum Told {
     Change(Change),
     /// The shard's current values have all come.
-    CaughtUp,
+    CaughtUp {
+        shard: u32,
+    },
     Resnapshot {
         shard: u32,
     },
@@ -45,6 +47,25 @@ pub(super) struct Follow {
 pub(super) struct Started {
     frames: Frames,
     started: CacheWatchStarted,
+    /// Whether the broker can say how many current values there are.
+    counts: bool,
+}
+
+/// How far a watch has come.
+struct Place {
+    /// The first change that was not handed on.
+    from: WatchFrom,
+    /// Whoever watches has values that may be gone: that is said before current values come again.
+    outdated: bool,
+    told_caught_up: bool,
+}
+
+impl Place {
+    /// History is missing: current values come in its place.
+    fn begin_anew(&mut self) {
+        self.from = WatchFrom::Retained;
+        self.outdated = true;
+    }
 }
 
 /// How far the current values of a watch have come.
@@ -54,7 +75,8 @@ enum Phase {
         left: u64,
         resume: u64,
     },
-    /// Current values come in place of history, up to `resume`.
+    /// Current values come in place of history, and then changes from `resume`. How many is not known, and a value
+    /// that was overwritten meanwhile is told with its newer version, so where changes begin is not known either.
     Resnapshot {
         resume: u64,
     },
@@ -88,55 +110,63 @@ impl Follow {
     }
 
     pub(super) async fn run(self, mut started: Started) {
-        let mut from = self.from;
-        let mut told_caught_up = false;
+        let mut place = Place {
+            from: self.from,
+            outdated: false,
+            told_caught_up: false,
+        };
         loop {
-            let ended = self.follow(started, &mut from, &mut told_caught_up).await;
-            let failed = match ended {
-                Ended::Again => match self.attach_again(from).await {
+            let ended = match self.follow(started, &mut place).await {
+                Ended::Again => match self.attach_again(&mut place).await {
                     Ok(again) => {
                         started = again;
                         continue;
                     }
-                    Err(failed) => failed,
+                    Err(ended) => ended,
                 },
-                Ended::Deleted | Ended::Unheard => return,
-                Ended::Failed(failed) => failed,
+                ended @ (Ended::Deleted | Ended::Unheard | Ended::Failed(_)) => ended,
             };
-            // Without a listener there is nobody to tell.
-            let _ = self.tell.send(Told::Failed(failed)).await;
+            if let Ended::Failed(failed) = ended {
+                // Without a listener there is nobody to tell.
+                let _ = self.tell.send(Told::Failed(failed)).await;
+            }
             return;
         }
     }
 
-    /// Hands on what comes, and keeps `from` at the first change that was not handed on.
-    async fn follow(
-        &self,
-        started: Started,
-        from: &mut WatchFrom,
-        told_caught_up: &mut bool,
-    ) -> Ended {
+    /// Hands on what comes, and keeps the place at the first change that was not handed on.
+    async fn follow(&self, started: Started, place: &mut Place) -> Ended {
         let Started {
             mut frames,
             started,
+            counts,
         } = started;
         let resume = started.resume_offset;
+        if started.resnapshot && counts && place.from != WatchFrom::Retained {
+            // The same values again, but counted, so that their end is known.
+            place.begin_anew();
+            return Ended::Again;
+        }
         let mut phase = match started.retained_count {
             Some(left) => Phase::Retained { left, resume },
             None if started.resnapshot => Phase::Resnapshot { resume },
             None => Phase::Live,
         };
-        if started.resnapshot && !self.say(Told::Resnapshot { shard: self.shard }).await {
+        let shard = self.shard;
+        let outdated = std::mem::take(&mut place.outdated) || started.resnapshot;
+        if outdated && !self.say(Told::Resnapshot { shard }).await {
             return Ended::Unheard;
         }
-        if *from == WatchFrom::Now {
-            *from = WatchFrom::Offset(resume);
+        if place.from == WatchFrom::Now {
+            place.from = WatchFrom::Offset(resume);
         }
         loop {
             if let Phase::Retained { left: 0, resume } = phase {
-                *from = WatchFrom::Offset(resume);
+                place.from = WatchFrom::Offset(resume);
+                place.outdated = false;
                 phase = Phase::Live;
-                if !std::mem::replace(told_caught_up, true) && !self.say(Told::CaughtUp).await {
+                let told = std::mem::replace(&mut place.told_caught_up, true);
+                if !told && !self.say(Told::CaughtUp { shard }).await {
                     return Ended::Unheard;
                 }
             }
@@ -147,20 +177,20 @@ impl Follow {
             let retained = match &mut phase {
                 Phase::Retained { left, .. } => {
                     *left -= 1;
+                    // Lost before the rest came, they all come again, without those deleted meanwhile.
+                    place.outdated = true;
                     true
                 }
-                Phase::Resnapshot { resume } if event.offset < *resume => true,
-                Phase::Resnapshot { .. } | Phase::Live => false,
+                Phase::Resnapshot { resume } => event.offset < *resume,
+                Phase::Live => false,
             };
             let next = event.offset.saturating_add(1);
             if !self.say(Told::Change(self.change(event, retained))).await {
                 return Ended::Unheard;
             }
-            if !retained {
-                // Current values are in no order of offsets: until the first change behind them is handed on, a
-                // lost watch begins again where it began.
-                *from = WatchFrom::Offset(next);
-                phase = Phase::Live;
+            // Current values are in no order of offsets: a watch lost among them begins again where it began.
+            if matches!(phase, Phase::Live) {
+                place.from = WatchFrom::Offset(next);
             }
         }
     }
@@ -230,26 +260,38 @@ impl Follow {
                 .map_err(|_| lost("the event stream did not come in time"))?
                 .map_err(|_| lost("the connection was lost before the event stream came"))?,
         };
-        Ok(Started { frames, started })
+        let counts = Features::CACHE_WATCH_RETAINED;
+        let counts = link.granted.features.contains(counts);
+        Ok(Started {
+            frames,
+            started,
+            counts,
+        })
     }
 
     /// Watches again, for as long as the reconnect policy says.
-    async fn attach_again(&self, from: WatchFrom) -> Result<Started, ReadFailed> {
+    async fn attach_again(&self, place: &mut Place) -> Result<Started, Ended> {
         let begun = Instant::now();
         let mut backoff = Backoff::new(self.cache.client.inner.brokers.config.reconnect);
         loop {
-            let failed = match self.attach(from).await {
+            let failed = match self.attach(place.from).await {
                 Ok(started) => return Ok(started),
+                // The cache lost what it held, as one in memory does with its broker.
+                Err(ReadFailed::InFuture { .. }) if place.from != WatchFrom::Retained => {
+                    place.begin_anew();
+                    continue;
+                }
+                Err(failed) if is_gone(failed.code()) => return Err(Ended::Deleted),
                 Err(failed) => failed,
             };
             let at_least = match failed.retry() {
                 Retry::Retry | Retry::Redirect | Retry::OutcomeUnknown => Duration::ZERO,
                 Retry::RetryAfter(after) => after,
-                Retry::Fatal => return Err(failed),
+                Retry::Fatal => return Err(Ended::Failed(failed)),
             };
             let wait = backoff.next(begun.elapsed(), at_least, backoff::random());
             let Some(wait) = wait else {
-                return Err(failed);
+                return Err(Ended::Failed(failed));
             };
             sleep(wait).await;
         }
@@ -284,9 +326,16 @@ fn said(frame: Result<Option<Incoming>, FramesEnded>) -> Result<CacheEvent, Ende
 
 fn refused(failure: Failure) -> Ended {
     let refused = Refused::from(failure);
-    if refused.retry.is_safe() {
+    if is_gone(&refused.code) {
+        Ended::Deleted
+    } else if refused.retry.is_safe() {
         Ended::Again
     } else {
         Ended::Failed(ReadFailed::Ended(refused))
     }
+}
+
+/// Whether a cache that was there is not any more. One of the same name is another one.
+fn is_gone(code: &str) -> bool {
+    code == Code::NotFound.name()
 }
