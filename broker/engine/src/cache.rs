@@ -45,6 +45,9 @@ pub const EXPIRED_PER_PASS_MAX: usize = 1024;
 /// Entries of one [`CacheOp::List`].
 pub const LIST_MAX: u32 = 1000;
 
+/// Expired entries that one [`CacheOp::List`] passes over; a page that meets more ends there.
+pub const LIST_EXPIRED_MAX: usize = 4096;
+
 /// Names one op until it is answered. Chosen by the shell, never interpreted here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CacheTicket(pub u64);
@@ -144,8 +147,11 @@ pub enum CacheAnswer {
     Page {
         /// Live entries in order of their keys.
         rows: Vec<(Key, Found)>,
-        /// There are more behind the last.
+        /// There may be more behind the last.
         more: bool,
+        /// The last key that was looked at, when there may be more behind it: of those up to it, all that are live are
+        /// in `rows`. It may be behind the last of the rows, and there may be none.
+        upto: Option<Key>,
         /// Values were asked for; those that are not in memory are to be read. Otherwise there are none.
         with_values: bool,
     },

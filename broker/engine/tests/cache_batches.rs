@@ -7,7 +7,7 @@ mod tests {
     use bytes::Bytes;
     use felix_engine::cache::{
         CacheAnswer, CacheEffect, CacheInput, CacheOp, CacheOptions, CacheRefused, CacheShard,
-        CacheTicket, Fold,
+        CacheTicket, Fold, LIST_EXPIRED_MAX,
     };
     use felix_engine::{
         AppendRefused, CommitWhen, Effect, Input, ProducerTable, Shard, ShardOptions,
@@ -159,5 +159,43 @@ mod tests {
             refused += told.answers.values().filter(|told| told.is_err()).count();
         }
         assert!(refused > 0, "some batches are refused");
+    }
+
+    #[test]
+    fn a_list_passes_over_so_many_expired_entries_and_says_where_it_ended() {
+        let (mut cache, mut told) = (shard(), Told::default());
+        let key = |number: usize| Bytes::from(format!("{number:05}"));
+        let held = LIST_EXPIRED_MAX + 10;
+        let put = |number: usize| CacheOp::Put {
+            key: key(number),
+            value: Bytes::new(),
+            ttl_ms: (number < held).then_some(0),
+            condition: None,
+        };
+        let ops = (0..=held).map(|number| (CacheTicket(number as u64), put(number)));
+        told.handle(&mut cache, CacheInput::Ops(ops.collect()));
+        told.commit(&mut cache);
+        let mut page = |after: Option<Bytes>| {
+            let list = CacheOp::List {
+                prefix: Bytes::new(),
+                after,
+                limit: 5,
+                value_bytes: 0,
+            };
+            told.handle(&mut cache, CacheInput::Ops(vec![(CacheTicket(0), list)]));
+            match told.answers.remove(&0) {
+                Some(Ok(CacheAnswer::Page {
+                    rows, more, upto, ..
+                })) => (rows, more, upto),
+                other => panic!("{other:?}"),
+            }
+        };
+        let (rows, more, upto) = page(None);
+        assert!(rows.is_empty() && more);
+        let upto = upto.unwrap();
+        assert_eq!(&*upto, &*key(LIST_EXPIRED_MAX - 1));
+        let (rows, more, upto) = page(Some(Bytes::copy_from_slice(&upto)));
+        assert_eq!((rows.len(), more, upto), (1, false, None));
+        assert_eq!(&*rows[0].0, &*key(held));
     }
 }

@@ -3,7 +3,7 @@
 //! A copy is a log directory like any other: segments up to a batch boundary, a durable mark, no indexes. It opens,
 //! inspects and restores as one.
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -101,6 +101,10 @@ pub fn restore(
         Ok(None) => return Err(CopyRefused::NoLog(from.to_path_buf())),
         Err(OpenRefused::Damaged(damage)) => return Err(damage.into()),
         Err(OpenRefused::Io(error)) => return Err(error.into()),
+        Err(OpenRefused::InUse { dir }) => {
+            let busy = io::ErrorKind::ResourceBusy.into();
+            return Err(DiskError::new("open", &dir, &busy).into());
+        }
     };
     copy(&reader, disk.as_ref(), to, until)
 }
@@ -242,7 +246,7 @@ fn copy_bytes(
         };
         let read = crate::disk::read_full(from, chunk, position).doing("read", to)?;
         if read < want {
-            let error = std::io::ErrorKind::UnexpectedEof.into();
+            let error = io::ErrorKind::UnexpectedEof.into();
             return Err(DiskError::new("read", to, &error));
         }
         file.write_at(&[IoSlice::new(chunk)], position)

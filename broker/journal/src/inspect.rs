@@ -1,6 +1,7 @@
 //! A look at a log that changes nothing: every byte is read, and what an open would do is said.
 
 use std::fmt;
+use std::io;
 use std::path::Path;
 
 use felix_model::Offset;
@@ -147,7 +148,7 @@ pub fn inspect(disk: &dyn Disk, dir: &Path) -> Result<Inspection, DiskError> {
         return Err(DiskError::new(
             "inspect",
             dir,
-            &std::io::ErrorKind::NotFound.into(),
+            &io::ErrorKind::NotFound.into(),
         ));
     }
     let newest = listing.logs.last().map(|held| held.base);
@@ -181,6 +182,13 @@ pub fn inspect(disk: &dyn Disk, dir: &Path) -> Result<Inspection, DiskError> {
         Ok(plan) => inspection.judge(dir, plan.cut),
         Err(OpenRefused::Damaged(damage)) => inspection.refuse(&damage),
         Err(OpenRefused::Io(error)) => return Err(error),
+        Err(OpenRefused::InUse { dir }) => {
+            return Err(DiskError::new(
+                "open",
+                &dir,
+                &io::ErrorKind::ResourceBusy.into(),
+            ));
+        }
     }
     Ok(inspection)
 }

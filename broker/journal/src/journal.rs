@@ -26,6 +26,7 @@ use crate::log::{
 use crate::reader::LogReader;
 
 mod cell;
+mod open;
 mod pool;
 mod queue;
 mod room;
@@ -125,7 +126,8 @@ impl Journal {
         Ok(Self { pool, threads })
     }
 
-    /// Opens and recovers a log; blocking.
+    /// Opens and recovers a log; blocking. A directory has one open log at a time: one whose last handle was dropped is
+    /// waited for until it is closed.
     ///
     /// # Errors
     /// See [`OpenRefused`]. A log that is refused can still be inspected, repaired and dropped.
@@ -136,9 +138,10 @@ impl Journal {
         sync: SyncMode,
         completions: Arc<dyn Completions>,
     ) -> Result<(LogHandle, Recovered), OpenRefused> {
+        let claim = self.pool.open_dirs().claim(dir)?;
         let (log, recovered) = Log::open_in(self.pool.files(), dir, options)?;
         let reader = log.reader();
-        let cell = Arc::new(Cell::new(log, sync, completions));
+        let cell = Arc::new(Cell::new(log, sync, completions, claim));
         let owner = Arc::new(Owner {
             cell: Arc::clone(&cell),
             pool: Arc::clone(&self.pool),
@@ -190,6 +193,7 @@ struct Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
+        self.cell.last_handle_gone();
         self.pool.close_later(&self.cell);
     }
 }

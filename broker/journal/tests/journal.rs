@@ -11,8 +11,8 @@ use bytes::Bytes;
 use common::{batch, expected, values};
 use felix_journal::disk::{CallKind, Fault};
 use felix_journal::{
-    Completions, Journal, JournalOptions, Log, LogHandle, LogOptions, RetentionPolicy, SimDisk,
-    SyncFailed, SyncMode, WriteFailure,
+    Completions, Journal, JournalOptions, Log, LogHandle, LogOptions, OpenRefused, RetentionPolicy,
+    SimDisk, SyncFailed, SyncMode, WriteFailure,
 };
 use felix_model::{Offset, TimeMs};
 
@@ -448,4 +448,50 @@ fn handles_and_readers_go_to_any_thread() {
     any_thread::<LogHandle>();
     any_thread::<felix_journal::LogReader>();
     let _: fn(&LogHandle, Bytes, Offset) = LogHandle::write;
+}
+
+#[test]
+fn a_directory_has_one_open_log_at_a_time() {
+    let disk = SimDisk::new(1);
+    let journal = start(&disk);
+    let again = |dir: &str| {
+        let (options, told) = (LogOptions::default(), Arc::<Told>::default());
+        let opened = journal.open_log(
+            Path::new(dir),
+            options,
+            SyncMode::None,
+            Arc::new(Listener(told)),
+        );
+        opened.map(|(handle, recovered)| (handle, recovered.end))
+    };
+    let (first, _) = again("/log").unwrap();
+    write(&first, 0..3);
+    let refused = again("/log/").unwrap_err();
+    let dir = Path::new("/log").to_owned();
+    assert_eq!(refused, OpenRefused::InUse { dir });
+    again("/other").unwrap();
+
+    first.close().unwrap();
+    let (second, end) = again("/log").unwrap();
+    assert_eq!(end, Offset(3));
+    // The closed log's last handle takes nothing from the one that is open now.
+    drop(first);
+    again("/log").unwrap_err();
+
+    // One that is dropped is closed first, with what was queued.
+    write(&second, 3..5);
+    drop(second);
+    assert_eq!(again("/log").unwrap().1, Offset(5));
+}
+
+#[test]
+fn a_directory_whose_log_was_refused_is_free() {
+    let disk = SimDisk::new(1);
+    let journal = start(&disk);
+    let told = || Arc::new(Listener(Arc::default()));
+    let open = |options| journal.open_log(Path::new("/log"), options, SyncMode::None, told());
+    disk.fail(disk.calls(), Fault::Io);
+    open(LogOptions::default()).map(drop).unwrap_err();
+    disk.heal();
+    open(LogOptions::default()).unwrap();
 }

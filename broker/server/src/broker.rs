@@ -556,6 +556,7 @@ impl Running {
         self.every(COMPACTION_INTERVAL, |shared| shared.shards.compact());
         self.every(EXPIRY_INTERVAL, |shared| shared.caches.expire());
         self.every(CACHES_INTERVAL, |shared| shared.caches.tend());
+        self.every(CACHES_INTERVAL, |shared| shared.caches.compact_all());
         self.every(RETENTION_INTERVAL, |shared| shared.shards.compact_lanes());
         self.every(RETENTION_INTERVAL, |shared| {
             shared.shards.open_owed_groups()

@@ -7,7 +7,7 @@ use felix_model::{Offset, TimeMs};
 
 use super::{
     CacheAnswer, CacheEffect, CacheOp, CacheRefused, CacheShard, CacheTicket, Condition, Flight,
-    Found, KEY_BYTES_MAX, LIST_MAX, Staged, Tell,
+    Found, KEY_BYTES_MAX, LIST_EXPIRED_MAX, LIST_MAX, Staged, Tell,
 };
 use crate::batch::Draft;
 use crate::input::{AckWhen, Append, Input, Ticket};
@@ -120,12 +120,19 @@ impl CacheShard {
     ) -> CacheAnswer {
         let limit = limit.min(LIST_MAX) as usize;
         let Self { index, values, .. } = self;
-        let live = index
-            .walk(prefix, after)
-            .filter(|(_, entry)| entry.is_live(now));
         let mut page = Vec::new();
-        let (mut bytes, mut more) = (0, false);
-        for (key, entry) in live {
+        let (mut bytes, mut expired, mut more) = (0, 0, false);
+        let mut upto = None;
+        for (key, entry) in index.walk(prefix, after) {
+            if expired == LIST_EXPIRED_MAX {
+                more = true;
+                break;
+            }
+            if !entry.is_live(now) {
+                expired += 1;
+                upto = Some(key);
+                continue;
+            }
             bytes += u64::from(entry.length);
             let is_full = value_bytes > 0 && bytes > value_bytes && !page.is_empty();
             if page.len() >= limit || is_full {
@@ -140,10 +147,12 @@ impl CacheShard {
                 value: value.flatten(),
             };
             page.push((Key::clone(key), found));
+            upto = Some(key);
         }
         CacheAnswer::Page {
             rows: page,
             more,
+            upto: upto.filter(|_| more).map(Key::clone),
             with_values: value_bytes > 0,
         }
     }

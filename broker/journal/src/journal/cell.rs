@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use felix_model::{BatchHeader, Offset};
 
+use super::open::Claim;
 use super::pool::{Chore, Pool};
 use super::{Completions, SyncMode, WriteFailure};
 use crate::limits;
@@ -28,6 +29,8 @@ pub(super) struct Cell {
     /// Whether the log is closed. Held for reading by whoever works on its files without holding the log, so that a
     /// closed log is left alone: its directory may be opened again.
     closed: RwLock<bool>,
+    /// Held until the log is closed.
+    claim: Mutex<Option<Claim>>,
 }
 
 #[derive(Default)]
@@ -75,7 +78,12 @@ impl std::ops::DerefMut for Held<'_> {
 }
 
 impl Cell {
-    pub(super) fn new(log: Log, sync: SyncMode, completions: Arc<dyn Completions>) -> Self {
+    pub(super) fn new(
+        log: Log,
+        sync: SyncMode,
+        completions: Arc<dyn Completions>,
+        claim: Claim,
+    ) -> Self {
         Self {
             inbox: Mutex::default(),
             writer: Mutex::new(Writer {
@@ -89,6 +97,7 @@ impl Cell {
             flush_planned: AtomicBool::new(false),
             rest_planned: AtomicBool::new(false),
             closed: RwLock::new(false),
+            claim: Mutex::new(Some(claim)),
         }
     }
 
@@ -322,6 +331,8 @@ impl Cell {
         self.drain(&mut writer, pool);
         writer.log.take_back_chores();
         writer.rest();
+        // The directory may be opened again from here on: nothing of this log touches it any more.
+        drop(self.claim().take());
         if writer.log.is_poisoned() {
             Err(SyncFailed::Poisoned)
         } else {
@@ -343,6 +354,17 @@ impl Cell {
     pub(super) fn stay_open(&self) -> Option<RwLockReadGuard<'_, bool>> {
         let closed = self.closed.read().unwrap_or_else(PoisonError::into_inner);
         (!*closed).then_some(closed)
+    }
+
+    /// The log is about to be closed in the background.
+    pub(super) fn last_handle_gone(&self) {
+        if let Some(claim) = &*self.claim() {
+            claim.closing();
+        }
+    }
+
+    fn claim(&self) -> MutexGuard<'_, Option<Claim>> {
+        self.claim.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn inbox(&self) -> MutexGuard<'_, Inbox> {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::JournalOptions;
 use super::cell::Cell;
+use super::open::OpenDirs;
 use super::queue::{Agenda, Queue};
 use super::room::Room;
 use crate::disk::{Disk, DiskError};
@@ -24,6 +25,7 @@ pub(super) struct Pool {
     started: Instant,
     /// Held by the one log that is compacted.
     compacting: Mutex<()>,
+    open_dirs: Arc<OpenDirs>,
 }
 
 /// Work that need not be done by a writer thread.
@@ -57,6 +59,7 @@ impl Pool {
             chores: Agenda::new(),
             started: Instant::now(),
             compacting: Mutex::default(),
+            open_dirs: Arc::default(),
         });
         pool.plan(Instant::now() + LOOK_AGAIN, Chore::Look);
         Ok(pool)
@@ -64,6 +67,10 @@ impl Pool {
 
     pub(super) fn files(&self) -> &Arc<OpenFiles> {
         &self.files
+    }
+
+    pub(super) fn open_dirs(&self) -> &Arc<OpenDirs> {
+        &self.open_dirs
     }
 
     pub(super) fn room(&self) -> &Room {

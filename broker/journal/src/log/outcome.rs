@@ -99,6 +99,12 @@ pub enum OpenRefused {
     /// The disk failed.
     #[error(transparent)]
     Io(#[from] DiskError),
+    /// The journal has a log open in this directory that is not closed yet.
+    #[error("the log in {} is open already", dir.display())]
+    InUse {
+        /// The directory.
+        dir: PathBuf,
+    },
 }
 
 /// Why an append was not done, or not to its end: batches below [`crate::Log::end`] are in the log, the others are not and

@@ -80,6 +80,11 @@ impl Shared {
             .store(manifest.tombstone_floor, Ordering::Release);
     }
 
+    /// Says that deletions below `floor` (exclusive) may be gone.
+    pub(crate) fn raise_floor(&self, floor: u64) {
+        self.tombstone_floor.fetch_max(floor, Ordering::AcqRel);
+    }
+
     pub(crate) fn forgotten(&self) -> MutexGuard<'_, Vec<Arc<Segment>>> {
         self.forgotten
             .lock()

@@ -3,19 +3,21 @@
 //! No task and no channel of its own is made for an op. Whoever settles it, most often a journal thread or the caller
 //! himself, puts the outcome into its [`Place`].
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use felix_engine::cache::{CacheAnswer, CacheOp, Found, LIST_MAX};
 use felix_engine::keyed::Key;
 use felix_journal::{LogReader, ReadRefused};
-use felix_model::{Offset, Routing, ShardIndex};
+use felix_model::{Offset, Record, Routing, ShardIndex};
 use felix_wire::error::{Code, Failure, Retry};
 use tokio::sync::oneshot;
 
 use super::cell::{Answered, Asked, Cell};
 use super::requests::Waiting;
 use super::{CacheHandle, Caches, refused};
+use crate::shards::cell::now;
 
 /// What came of one op. Values are there: what was not in memory was read.
 pub(crate) type Outcome = Result<CacheAnswer, Failure>;
@@ -84,14 +86,26 @@ impl Parts {
     fn merge(&mut self) -> Outcome {
         let mut all: Vec<(Key, Found)> = Vec::new();
         let mut more = false;
+        // How far the shard came that came least far: behind it, rows of that shard may be missing.
+        let mut upto: Option<Key> = None;
         for part in self.pages.drain(..) {
             if let CacheAnswer::Page {
-                rows, more: others, ..
+                rows,
+                more: others,
+                upto: came,
+                ..
             } = part?
             {
                 all.extend(rows);
                 more |= others;
+                upto = match (upto, came) {
+                    (Some(one), Some(two)) => Some(one.min(two)),
+                    (one, two) => one.or(two),
+                };
             }
+        }
+        if let Some(upto) = &upto {
+            all.retain(|(key, _)| key <= upto);
         }
         all.sort_unstable_by(|(one, _), (two, _)| one.cmp(two));
         let with_values = self.value_bytes > 0;
@@ -101,11 +115,15 @@ impl Parts {
             !with_values || bytes <= self.value_bytes
         });
         let whole = fits.count().max(usize::from(self.limit > 0)).min(all.len());
-        more |= all.len() > whole;
-        all.truncate(whole);
+        if all.len() > whole {
+            all.truncate(whole);
+            more = true;
+            upto = all.last().map(|(key, _)| Key::clone(key));
+        }
         Ok(CacheAnswer::Page {
             rows: all,
             more,
+            upto,
             with_values,
         })
     }
@@ -152,9 +170,86 @@ pub(crate) async fn ask(
     }
 }
 
-/// Lists all shards of a cache as one, and then runs `done` with the page.
-pub(crate) async fn list(caches: &Arc<Caches>, handle: &Arc<CacheHandle>, op: CacheOp, done: Done) {
-    let shards = handle.spec().shards;
+/// Which shards a list is of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Of {
+    /// This one.
+    One(ShardIndex),
+    /// All of them, as one.
+    All,
+}
+
+/// Lists shards of a cache, and then runs `done` with the page. One that is empty has nothing behind it: who asked goes
+/// on behind the last row of a page, so an empty one is asked for again from where it ended.
+pub(crate) async fn list(
+    caches: &Arc<Caches>,
+    handle: &Arc<CacheHandle>,
+    (of, op): (Of, CacheOp),
+    done: Done,
+) {
+    let (again, on) = (Arc::clone(caches), Arc::clone(handle));
+    let asked = op.clone();
+    let done: Done = Box::new(move |outcome| match go_on(&outcome, asked) {
+        Some(op) => {
+            let runtime = again.runtime.clone();
+            drop(runtime.spawn(async move { boxed_list(&again, &on, (of, op), done).await }));
+        }
+        None => done(outcome),
+    });
+    list_once(caches, handle, (of, op), done).await;
+}
+
+fn boxed_list<'a>(
+    caches: &'a Arc<Caches>,
+    handle: &'a Arc<CacheHandle>,
+    asked: (Of, CacheOp),
+    done: Done,
+) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+    Box::pin(list(caches, handle, asked, done))
+}
+
+/// The list behind a page without rows that does not end the list.
+fn go_on(outcome: &Outcome, op: CacheOp) -> Option<CacheOp> {
+    let Ok(CacheAnswer::Page {
+        rows,
+        more: true,
+        upto: Some(upto),
+        ..
+    }) = outcome
+    else {
+        return None;
+    };
+    match op {
+        CacheOp::List {
+            prefix,
+            limit,
+            value_bytes,
+            ..
+        } if rows.is_empty() => Some(CacheOp::List {
+            prefix,
+            after: Some(Bytes::copy_from_slice(upto)),
+            limit,
+            value_bytes,
+        }),
+        CacheOp::List { .. }
+        | CacheOp::Get { .. }
+        | CacheOp::Put { .. }
+        | CacheOp::Delete { .. }
+        | CacheOp::Add { .. }
+        | CacheOp::Sum { .. } => None,
+    }
+}
+
+async fn list_once(
+    caches: &Arc<Caches>,
+    handle: &Arc<CacheHandle>,
+    (of, op): (Of, CacheOp),
+    done: Done,
+) {
+    let shards = match of {
+        Of::One(shard) => shard.0..shard.0.saturating_add(1),
+        Of::All => 0..handle.spec().shards,
+    };
     let (limit, value_bytes) = match &op {
         CacheOp::List {
             limit, value_bytes, ..
@@ -167,12 +262,12 @@ pub(crate) async fn list(caches: &Arc<Caches>, handle: &Arc<CacheHandle>, op: Ca
     };
     let gather = Arc::new(Gather(Mutex::new(Parts {
         pages: Vec::new(),
-        left: shards,
+        left: u32::try_from(shards.len()).unwrap_or(u32::MAX),
         limit: limit.min(LIST_MAX) as usize,
         value_bytes,
         done: Some(done),
     })));
-    let asked = (0..shards).map(|shard| {
+    let asked = shards.map(|shard| {
         let place = Place::Part(Arc::clone(&gather));
         let op = op.clone();
         (ShardIndex(shard), Asked { op, place })
@@ -249,12 +344,13 @@ fn fill_values(
             Ok(CacheAnswer::Value(read_current(cell, log, key, found)?))
         }
         CacheAnswer::Deleted(Some(found)) => {
-            let value = read_value(log, found.version)?;
+            let value = read_value(log, key.unwrap_or_default(), found.version)?;
             Ok(CacheAnswer::Deleted(Some(Found { value, ..found })))
         }
         CacheAnswer::Page {
             rows,
             more,
+            upto,
             with_values,
         } => {
             let mut read = Vec::with_capacity(rows.len());
@@ -269,6 +365,7 @@ fn fill_values(
             Ok(CacheAnswer::Page {
                 rows: read,
                 more,
+                upto,
                 with_values,
             })
         }
@@ -294,12 +391,13 @@ pub(super) fn read_current(
         if found.value.is_some() {
             return Ok(Some(found));
         }
-        if let Some(value) = read_value(log, found.version)? {
+        if let Some(value) = read_value(log, key, found.version)? {
             cell.learn(key, found.version, &value);
             found.value = Some(value);
             return Ok(Some(found));
         }
-        let Some((entry, value)) = cell.current(key) else {
+        let current = cell.current(key);
+        let Some((entry, value)) = current.filter(|(entry, _)| entry.is_live(now())) else {
             return Ok(None);
         };
         found = Found {
@@ -320,17 +418,27 @@ pub(super) fn read_current(
 /// The value that the put at `offset` set; `None` when compaction removed it. Blocking.
 ///
 /// # Errors
-/// `storage`, when the log cannot be read.
+/// `storage`, when the log cannot be read, or has another key's record there.
 pub(super) fn read_value(
     log: Option<&LogReader>,
+    key: &[u8],
     offset: Offset,
 ) -> Result<Option<Bytes>, Failure> {
     let Some(log) = log else { return Ok(None) };
     match log.record(offset) {
-        Ok(record) => Ok(record.and_then(|record| record.value)),
-        Err(ReadRefused::BelowStart { .. }) => Ok(None),
+        Ok(Some(record)) => value_of(record, key),
+        Ok(None) | Err(ReadRefused::BelowStart { .. }) => Ok(None),
         Err(error) => Err(unreadable(offset, &error)),
     }
+}
+
+/// The value of a record that is to be a key's. An offset is never given to another record, so that one of another key
+/// means that index and log do not belong together.
+pub(super) fn value_of(record: Record, key: &[u8]) -> Result<Option<Bytes>, Failure> {
+    if record.key.as_deref() == Some(key) {
+        return Ok(record.value);
+    }
+    Err(unreadable(record.offset, &"the record is of another key"))
 }
 
 /// The log of a cache cannot be read.
@@ -354,6 +462,10 @@ mod tests {
         Ok(CacheAnswer::Page {
             rows: keys.iter().map(row).collect(),
             more,
+            upto: keys
+                .last()
+                .filter(|_| more)
+                .map(|key| Key::from(key.as_bytes())),
             with_values: true,
         })
     }
@@ -382,6 +494,90 @@ mod tests {
         assert_eq!(merged(9, 1, pages()), ("a".into(), true));
         assert_eq!(merged(9, 0, vec![page(&["a"], true)]), ("a".into(), true));
         assert_eq!(merged(9, 0, vec![]), (String::new(), false));
+    }
+
+    #[test]
+    fn a_list_over_shards_that_came_unequally_far_skips_nothing() {
+        // The first shard was cut behind `c`, so it may have a `d` as well.
+        let pages = || vec![page(&["a", "c"], true), page(&["b", "e"], false)];
+        assert_eq!(merged(9, 0, pages()), ("abc".into(), true));
+        assert_eq!(merged(9, 4, pages()), ("ab".into(), true));
+        let pages = vec![page(&["b", "x"], true), page(&["a", "c"], true)];
+        assert_eq!(merged(9, 0, pages), ("abc".into(), true));
+    }
+
+    #[test]
+    fn pages_of_skewed_shards_are_all_of_the_keys() {
+        // Keys of one shard have large values, those of the others small ones; each cuts its page by itself.
+        let held = |shard: usize| -> Vec<String> {
+            let own = (0..60_usize).filter(|key| key % 3 == shard);
+            own.map(|key| format!("{key:02}")).collect()
+        };
+        let bytes = [1_u64, 7, 40];
+        let shard_page = |shard: usize, after: &str| {
+            let mut left = 50;
+            let keys = held(shard).into_iter().filter(|key| key.as_str() > after);
+            let keys: Vec<String> = keys.collect();
+            let fits = keys.iter().take_while(|_| {
+                left -= bytes[shard] as i64;
+                left >= 0
+            });
+            let fits: Vec<&str> = fits.map(String::as_str).collect();
+            let more = fits.len() < keys.len();
+            page(&fits, more)
+        };
+        let (mut seen, mut after) = (String::new(), String::new());
+        loop {
+            let pages = (0..3).map(|shard| shard_page(shard, &after)).collect();
+            let (keys, more) = merged(7, 0, pages);
+            seen += &keys;
+            if !more {
+                break;
+            }
+            after = keys[keys.len() - 2..].to_owned();
+        }
+        let all: String = (0..60).map(|key| format!("{key:02}")).collect();
+        assert_eq!(seen, all);
+    }
+
+    #[test]
+    fn a_page_without_rows_is_asked_for_again_from_where_it_ended() {
+        let list = || CacheOp::List {
+            prefix: Bytes::new(),
+            after: Some(Bytes::from_static(b"a")),
+            limit: 5,
+            value_bytes: 0,
+        };
+        let Ok(CacheAnswer::Page { upto, .. }) = page(&["k"], true) else {
+            panic!("a page");
+        };
+        let emptied = Ok(CacheAnswer::Page {
+            rows: Vec::new(),
+            more: true,
+            upto,
+            with_values: false,
+        });
+        let Some(CacheOp::List { after, .. }) = go_on(&emptied, list()) else {
+            panic!("a list");
+        };
+        assert_eq!(after.as_deref(), Some(&b"k"[..]));
+        assert_eq!(go_on(&page(&["k"], true), list()), None);
+        assert_eq!(go_on(&page(&[], false), list()), None);
+    }
+
+    #[test]
+    fn a_value_is_taken_only_from_a_record_of_its_key() {
+        let record = |key: &'static [u8]| Record {
+            offset: Offset(7),
+            timestamp_ms: 0,
+            key: Some(Bytes::from_static(key)),
+            value: Some(Bytes::from_static(b"v")),
+            headers: Default::default(),
+            internal: Default::default(),
+        };
+        let value = value_of(record(b"k"), b"k").unwrap();
+        assert_eq!(value.as_deref(), Some(&b"v"[..]));
+        assert!(value_of(record(b"other"), b"k").is_err());
     }
 
     #[test]

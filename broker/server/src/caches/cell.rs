@@ -28,6 +28,8 @@ use crate::shards::mailbox::{Delivery, Mailbox, Said};
 pub(crate) struct Cell {
     queue: Mutex<Vec<Asked>>,
     inner: Mutex<Inner>,
+    /// Held while the index is written down.
+    index: Mutex<()>,
     runtime: Handle,
     on_failure: Box<dyn Fn(WriteFailure) + Send + Sync>,
 }
@@ -60,15 +62,17 @@ pub(crate) struct Asked {
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) place: Place,
-    /// Of a get.
+    /// Of a get or a delete.
     pub(crate) key: Option<Bytes>,
     pub(crate) outcome: Result<CacheAnswer, CacheRefused>,
 }
 
 struct Inner {
     core: CacheShard,
+    /// The time of the last turn.
+    clock: TimeMs,
     log: Option<LogHandle>,
-    /// With the key of a get, whose value may have to be read.
+    /// With the key of a get or a delete, whose value may have to be read.
     asked: Slab<(Place, Option<Bytes>)>,
     readers: Slab<Arc<Mailbox>>,
     effects: Vec<CacheEffect>,
@@ -86,8 +90,10 @@ impl Cell {
     ) -> Arc<Self> {
         Arc::new(Self {
             queue: Mutex::default(),
+            index: Mutex::default(),
             inner: Mutex::new(Inner {
                 core,
+                clock: TimeMs(0),
                 log: None,
                 asked: Slab::new(),
                 readers: Slab::new(),
@@ -154,7 +160,8 @@ impl Cell {
     pub(crate) fn checkpoint(self: &Arc<Self>, below: Offset, after: Option<&Key>) -> Option<Key> {
         self.turn(|inner, cell| {
             let mut effects = std::mem::take(&mut inner.effects);
-            let next = inner.core.checkpoint(now(), below, after, &mut effects);
+            let now = inner.now();
+            let next = inner.core.checkpoint(now, below, after, &mut effects);
             inner.perform_all(cell, effects);
             next
         })
@@ -248,8 +255,9 @@ impl Cell {
 
     /// What compaction is to do with records, which are one batch's.
     pub(crate) fn sift(&self, records: &[(Keyed, Offset, TimeMs)]) -> Vec<Fate> {
-        let inner = self.lock();
-        let now = now();
+        let mut inner = self.lock();
+        let now = inner.now();
+        let inner = &*inner;
         let fate = |(form, offset, time): &(Keyed, Offset, TimeMs)| {
             if inner.core.keeps(form, *offset, *time, now) {
                 return Fate::Stays;
@@ -263,6 +271,11 @@ impl Cell {
             }
         };
         records.iter().map(fate).collect()
+    }
+
+    /// Waits for the turn to write the index down.
+    pub(super) fn index_turn(&self) -> MutexGuard<'_, ()> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs a turn, and lets the answers go.
@@ -290,6 +303,12 @@ fn queue(queue: &Mutex<Vec<Asked>>) -> MutexGuard<'_, Vec<Asked>> {
 }
 
 impl Inner {
+    /// The time, which never goes back: what was found to be expired stays so, whatever is done to the clock.
+    fn now(&mut self) -> TimeMs {
+        self.clock = self.clock.max(now());
+        self.clock
+    }
+
     fn take_asked(&mut self, cell: &Arc<Cell>) {
         let asked = std::mem::take(&mut *queue(&cell.queue));
         if asked.is_empty() {
@@ -299,10 +318,9 @@ impl Inner {
             .into_iter()
             .map(|Asked { op, place }| {
                 let key = match &op {
-                    CacheOp::Get { key } => Some(key.clone()),
+                    CacheOp::Get { key } | CacheOp::Delete { key, .. } => Some(key.clone()),
                     CacheOp::List { .. }
                     | CacheOp::Put { .. }
-                    | CacheOp::Delete { .. }
                     | CacheOp::Add { .. }
                     | CacheOp::Sum { .. } => None,
                 };
@@ -318,7 +336,8 @@ impl Inner {
 
     fn core_turn(&mut self, cell: &Arc<Cell>, input: CacheInput) {
         let mut effects = std::mem::take(&mut self.effects);
-        self.core.handle(now(), input, &mut effects);
+        let now = self.now();
+        self.core.handle(now, input, &mut effects);
         self.perform_all(cell, effects);
     }
 

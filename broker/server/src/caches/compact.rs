@@ -77,7 +77,7 @@ impl Caches {
             bytes_per_second: Some(BYTES_PER_SECOND),
         };
         let mut pause = |_| {
-            if handle.is_gone() {
+            if handle.is_gone() || self.is_closing() {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())

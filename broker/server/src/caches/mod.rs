@@ -149,6 +149,8 @@ pub(crate) struct Caches {
     corrupt: Mutex<BTreeMap<PathBuf, String>>,
     runtime: Handle,
     metrics: Arc<Metrics>,
+    /// No shard is opened any more. Set while the map is held: a handle that was not in it by then opens nothing.
+    closing: AtomicBool,
 }
 
 impl Caches {
@@ -160,7 +162,13 @@ impl Caches {
             corrupt: Mutex::default(),
             runtime: Handle::current(),
             metrics,
+            closing: AtomicBool::new(false),
         })
+    }
+
+    /// Whether every shard is being closed, for good.
+    fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
     }
 
     pub(crate) fn store(&self) -> Option<&Store> {
@@ -276,13 +284,14 @@ impl Caches {
 
     /// Stops every shard and makes what was acknowledged durable. Answers how many logs could not be flushed.
     pub(crate) async fn close_all(&self) -> usize {
-        let handles: Vec<_> = lock(&self.caches)
-            .drain()
-            .map(|(_, handle)| handle)
-            .collect();
+        // They stay in the map: whoever looks a name up meanwhile must come to the same locks.
+        let handles: Vec<_> = {
+            let caches = lock(&self.caches);
+            self.closing.store(true, Ordering::Release);
+            caches.values().cloned().collect()
+        };
         let mut unflushed = 0;
         for handle in handles {
-            handle.gone.store(true, Ordering::Release);
             for (slot, shard) in handle.slots.iter().zip(0..) {
                 let _opening = slot.opening.lock().await;
                 let Some(cell) = slot.take() else { continue };

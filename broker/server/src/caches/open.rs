@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use felix_engine::cache::{CacheOptions, CacheShard, Fold, KEY_BYTES_MAX};
 use felix_engine::keyed::OnceBounds;
-use felix_engine::{CommitWhen, Input, Overflow, ProducerTable, Shard, ShardOptions};
+use felix_engine::{CloseReason, CommitWhen, Input, Overflow, ProducerTable, Shard, ShardOptions};
 use felix_journal::{
     Completions, LogOptions, LogReader, OpenRefused, Recovered, SyncMode, WriteFailure, data_dir,
 };
@@ -14,7 +14,7 @@ use felix_model::{CacheId, Generation, Records, ShardIndex};
 use felix_wire::error::{Code, Failure, Retry};
 
 use super::cell::{Cell, Reports};
-use super::{CacheHandle, CacheSpec, Caches, Kind, lock, log_directory, snapshot};
+use super::{CacheHandle, CacheSpec, Caches, Kind, closed, lock, log_directory, snapshot};
 
 /// Bytes of a page while a log is read through.
 const REBUILD_PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -42,6 +42,8 @@ pub(crate) fn index_file(log_directory: &Path) -> PathBuf {
 pub(crate) enum OpenFailed {
     #[error("the cache was deleted")]
     Gone,
+    #[error("the broker is shutting down")]
+    Stopping,
     #[error("this broker has no data directory and serves in-memory caches only")]
     NoStore,
     #[error("shard {shard} of cache {cache} is not served: {source}")]
@@ -67,6 +69,7 @@ impl OpenFailed {
         let unavailable = Failure::new(Code::ShardUnavailable, &*message);
         match self {
             Self::Gone => Failure::new(Code::NotFound, message),
+            Self::Stopping => closed(CloseReason::Stopping),
             Self::NoStore => unavailable.with_reason("no_storage"),
             Self::Log {
                 source: OpenRefused::Damaged(_),
@@ -107,6 +110,10 @@ impl Caches {
             return Err(OpenFailed::Gone);
         };
         let _opening = slot.opening.lock().await;
+        // Asked under the lock: whoever closes everything waits for an opening that began before.
+        if self.is_closing() {
+            return Err(OpenFailed::Stopping);
+        }
         if handle.is_gone() {
             return Err(OpenFailed::Gone);
         }
@@ -178,7 +185,13 @@ impl Caches {
             );
         }
         let options = options(spec);
-        let index = snapshot::read(store.disk.as_ref(), &index_file(&directory), recovered.end);
+        let unreadable = |reason: String| OpenFailed::Unreadable {
+            cache: spec.id.clone(),
+            shard: shard.0,
+            reason,
+        };
+        let index = snapshot::read(store.disk.as_ref(), &index_file(&directory), recovered.end)
+            .map_err(|error| unreadable(error.to_string()))?;
         if index.is_some()
             && let Some(slot) = handle.slots.get(shard.0 as usize)
         {
@@ -188,12 +201,7 @@ impl Caches {
             || Fold::new(options.once),
             |loaded| Fold::from_snapshot(loaded, options.once),
         );
-        let fold =
-            read_on(&log.reader(), &recovered, fold).map_err(|reason| OpenFailed::Unreadable {
-                cache: spec.id.clone(),
-                shard: shard.0,
-                reason,
-            })?;
+        let fold = read_on(&log.reader(), &recovered, fold).map_err(unreadable)?;
         let (caches, failing) = (Arc::downgrade(self), Arc::downgrade(handle));
         let core = CacheShard::new(
             Shard::new(shard_options(&recovered, sync), ProducerTable::new(0)),
@@ -321,4 +329,39 @@ fn observe(batch: &bytes::Bytes, fold: &mut Fold) -> Result<(), felix_model::Bat
         fold.observe(&record?)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use felix_model::Incarnation;
+
+    use super::*;
+    use crate::metrics::Metrics;
+    use crate::shards::Shards;
+
+    fn spec(cache: &str) -> CacheSpec {
+        CacheSpec {
+            id: CacheId::new("t", "n", cache).unwrap(),
+            incarnation: Incarnation(1),
+            shards: 1,
+            max_record_bytes: 1024,
+            kind: Kind::Memory { bytes: 1 << 20 },
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_opened_once_everything_is_being_closed() {
+        let metrics = Arc::new(Metrics::new());
+        let shards = Shards::new(None, Default::default(), Arc::clone(&metrics));
+        let caches = Caches::new(shards, metrics);
+        let before = caches.cache(spec("c"));
+        caches.open(&before, ShardIndex(0)).await.unwrap();
+        assert_eq!(caches.close_all().await, 0);
+        let again = caches.cache(spec("c"));
+        assert!(Arc::ptr_eq(&before, &again), "the same locks");
+        for handle in [again, caches.cache(spec("another"))] {
+            let opened = caches.open(&handle, ShardIndex(0)).await;
+            assert!(matches!(opened, Err(OpenFailed::Stopping)), "{opened:?}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use felix_wire::extension::requests::{
     Condition as Demanded, CounterValue, Entry, List, Listed, Reply, Slot, Text,
 };
 
-use super::call::{self, Outcome, Place, shard_of};
+use super::call::{self, Of, Outcome, Place, shard_of};
 use super::cell::Asked;
 use super::{CacheHandle, Caches, check};
 use crate::conn::calls::{Caller, Turn};
@@ -108,13 +108,13 @@ async fn carry_out(state: &StreamState, handle: &Arc<CacheHandle>, asks: Vec<(As
             asked: kind,
         };
         match shard(&ask, &op, shards) {
-            Ok(Some(shard)) => {
+            Ok(To::Shard(shard)) => {
                 let place = Place::Call(waiting);
                 asked.push((shard, Asked { op, place }));
             }
-            Ok(None) => {
+            Ok(To::List(of)) => {
                 let done = Box::new(move |outcome| waiting.answer(outcome));
-                call::list(caches, handle, op, done).await;
+                call::list(caches, handle, (of, op), done).await;
             }
             Err(failure) => waiting.answer(Err(failure)),
         }
@@ -122,18 +122,24 @@ async fn carry_out(state: &StreamState, handle: &Arc<CacheHandle>, asks: Vec<(As
     call::ask(caches, handle, asked).await;
 }
 
-/// The shard that an op goes to; `None` for a list of all of them.
-fn shard(ask: &Ask, op: &CacheOp, shards: u32) -> Result<Option<ShardIndex>, Failure> {
+/// Where an op goes.
+enum To {
+    Shard(ShardIndex),
+    /// A list.
+    List(Of),
+}
+
+fn shard(ask: &Ask, op: &CacheOp, shards: u32) -> Result<To, Failure> {
     let Ask::CacheList(list) = ask else {
-        return Ok(Some(shard_of(op, shards)));
+        return Ok(To::Shard(shard_of(op, shards)));
     };
     match list.shard {
         Some(shard) if shard >= shards => Err(Failure::new(
             Code::InvalidRequest,
             format!("shard {shard} is out of range: the cache has {shards} shards"),
         )),
-        Some(shard) => Ok(Some(ShardIndex(shard))),
-        None => Ok((shards == 1).then_some(ShardIndex::ZERO)),
+        Some(shard) => Ok(To::List(Of::One(ShardIndex(shard)))),
+        None => Ok(To::List(Of::All)),
     }
 }
 

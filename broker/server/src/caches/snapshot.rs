@@ -36,6 +36,8 @@ pub(super) fn write(
     disk: &dyn Disk,
     path: &Path,
 ) -> Result<(), NotWritten> {
+    // One at a time, and what is covered never goes back: compaction relies on the index that it wrote.
+    let _writing = cell.index_turn();
     let covered = cell.marks().committed;
     let mut temporary = path.as_os_str().to_os_string();
     temporary.push(durable::TEMPORARY);
@@ -128,15 +130,17 @@ impl Out<'_> {
     }
 }
 
-/// The index that was written down, if there is one that is good for a log from `start` to `end`.
-pub(super) fn read(disk: &dyn Disk, path: &Path, end: Offset) -> Option<Loaded> {
+/// The index that was written down, if there is one that is good for a log that ends at `end`. One that is ahead of
+/// its log is removed: once the log has grown past it, nothing would tell that they do not belong together.
+///
+/// # Errors
+/// Such an index could not be removed.
+pub(super) fn read(disk: &dyn Disk, path: &Path, end: Offset) -> Result<Option<Loaded>, DiskError> {
     let file = match disk.open_read_only(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-        Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "the index of a cache cannot be read; its log is");
-            return None;
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        // Whether it is ahead of the log is not known.
+        Err(error) => return Err(DiskError::new("open", path, &error)),
     };
     let source = Source { file, position: 0 };
     let mut source = io::BufReader::with_capacity(READ_BYTES, source);
@@ -147,8 +151,9 @@ pub(super) fn read(disk: &dyn Disk, path: &Path, end: Offset) -> Option<Loaded> 
             let fits = loaded.covered <= end && newest <= end;
             if !fits {
                 tracing::warn!(path = %path.display(), end = end.0, "the index of a cache is ahead of its log, which is read instead");
+                durable::unlink(disk, path)?;
             }
-            fits.then_some(loaded)
+            Ok(fits.then_some(loaded))
         }
         Err(
             why @ (SnapshotRefused::Io(_)
@@ -156,7 +161,7 @@ pub(super) fn read(disk: &dyn Disk, path: &Path, end: Offset) -> Option<Loaded> 
             | SnapshotRefused::Damaged { .. }),
         ) => {
             tracing::warn!(path = %path.display(), %why, "the index of a cache is not used; its log is read");
-            None
+            Ok(None)
         }
     }
 }
@@ -171,5 +176,45 @@ impl Read for Source {
         let read = self.file.read_at(into, self.position)?;
         self.position += read as u64;
         Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use felix_engine::keyed::Entry;
+    use felix_journal::SimDisk;
+
+    use super::*;
+
+    fn index(covered: u64, offset: u64) -> Vec<u8> {
+        let mut bytes = snapshot::head(Offset(covered));
+        let mut writer = Writer::default();
+        let key = Key::from(&b"k"[..]);
+        let entry = Entry {
+            offset: Offset(offset),
+            expires: None,
+            length: 1,
+        };
+        bytes.extend(writer.entries([(&key, entry)]));
+        bytes.extend(writer.end());
+        bytes
+    }
+
+    #[test]
+    fn an_index_that_is_ahead_of_its_log_is_never_believed_again() {
+        let path = Path::new("/index");
+        for (covered, offset) in [(9, 8), (7, 8)] {
+            let disk = SimDisk::new(1);
+            let put = |bytes: &[u8]| {
+                let file = disk.create(path).unwrap();
+                file.write_at(&[IoSlice::new(bytes)], 0).unwrap();
+            };
+            put(&index(covered, offset));
+            assert!(read(&disk, path, Offset(8)).unwrap().is_none());
+            // The log has grown past it meanwhile.
+            assert!(read(&disk, path, Offset(20)).unwrap().is_none());
+            put(&index(covered, offset));
+            assert!(read(&disk, path, Offset(9)).unwrap().is_some());
+        }
     }
 }

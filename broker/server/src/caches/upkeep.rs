@@ -38,9 +38,18 @@ impl Caches {
         for (handle, shard, cell) in &open {
             cell.set_value_bytes(share.max(VALUE_BYTES_MIN));
             self.write_index_if_grown(handle, *shard, cell);
-            self.compact_if_worth(handle, *shard, cell);
         }
         self.refresh_gauges();
+    }
+
+    /// Compacts what is worth it: every other second. Blocking, for as long as that takes; nothing else may wait for it.
+    pub(crate) fn compact_all(&self) {
+        for (handle, shard, cell) in &self.open_shards() {
+            if self.is_closing() {
+                return;
+            }
+            self.compact_if_worth(handle, *shard, cell);
+        }
     }
 
     /// Sets the gauges that are read and not counted.

@@ -23,7 +23,7 @@ use felix_wire::message::{
 use felix_wire::negotiate::{Ending, Peer};
 use quinn::SendStream;
 
-use super::call::{read_current, shard_of_key, unreadable};
+use super::call::{read_current, shard_of_key, unreadable, value_of};
 use super::cell::Cell;
 use super::events::{Filter, event, events};
 use super::{CacheHandle, CacheSpec, Kind, closed, forbidden, may_key, may_prefix};
@@ -163,6 +163,8 @@ async fn begin(state: &mut StreamState, ask: CacheWatch) -> Result<(Message, Egr
         conn: Arc::clone(conn),
         peer: state.peer,
         durable: matches!(handle.spec().kind, Kind::Durable { .. }),
+        position: attached.from,
+        log: cell.log().map(|log| log.reader()),
         reader: attached.reader,
         mailbox: attached.mailbox,
         send,
@@ -192,6 +194,8 @@ async fn open(
 struct Attached {
     reader: Reader,
     mailbox: Arc<Mailbox>,
+    /// Where it begins to read.
+    from: Offset,
     /// What comes from here on is live. Exclusive end of what was committed.
     live: Offset,
     /// The history that was asked for is not whole any more: current values come in its place.
@@ -199,12 +203,20 @@ struct Attached {
 }
 
 async fn attach(cell: &Arc<Cell>, from: Option<Offset>) -> Result<Attached, NotWatched> {
-    let collapsed = from.is_some_and(|from| from < cell.history_start());
+    let is_collapsed = || from.is_some_and(|from| from < cell.history_start());
+    let collapsed = is_collapsed();
     let start = match from {
         Some(from) if !collapsed => Start::Offset(from),
         Some(_) | None => Start::Latest,
     };
-    match subscribe(cell, start).await {
+    let attached = match subscribe(cell, start).await {
+        // Compaction came by meanwhile.
+        Ok(_) if !collapsed && is_collapsed() => Err(SubscribeRefused::TooOld {
+            oldest: cell.history_start(),
+        }),
+        attached => attached,
+    };
+    match attached {
         Err(SubscribeRefused::TooOld { .. }) => {
             let attached = subscribe(cell, Start::Latest).await;
             let attached = attached.map_err(|why| refused(why, from))?;
@@ -228,9 +240,10 @@ async fn subscribe(cell: &Arc<Cell>, start: Start) -> Result<Attached, Subscribe
         id,
     };
     match mailbox.take().await {
-        Said::Subscribed { live, .. } => Ok(Attached {
+        Said::Subscribed { start, live } => Ok(Attached {
             reader,
             mailbox,
+            from: start,
             live,
             resnapshot: false,
         }),
@@ -332,6 +345,10 @@ struct Egress {
     durable: bool,
     reader: Reader,
     mailbox: Arc<Mailbox>,
+    /// Everything below it was delivered. Exclusive.
+    position: Offset,
+    /// Of a durable cache.
+    log: Option<LogReader>,
     send: SendStream,
     filter: Filter,
     /// Current values still to be sent.
@@ -382,11 +399,19 @@ impl Egress {
                     let first = Offset(delivery.from.0.saturating_sub(delivery.lost));
                     return self.lagged(first).await;
                 }
+                // Compaction overtook the watch: deletions may be missing from what was read, and from what follows.
+                Said::Deliver(_) if is_overtaken(self.position, self.log.as_ref()) => {
+                    let position = self.position;
+                    return self.lagged(position).await;
+                }
                 Said::Deliver(delivery) => {
                     if let Err(error) = self.deliver(&delivery, &mut chunks) {
                         tracing::error!(%error, "a stored batch of a cache cannot be delivered");
                         let failure = Failure::new(Code::Storage, error.to_string());
                         return self.end(Some(Ending::Failed(failure))).await;
+                    }
+                    if let Some(last) = delivery.batches.iter().last() {
+                        self.position = last.end;
                     }
                 }
                 Said::Ended(why) => return self.ended(why).await,
@@ -477,6 +502,12 @@ impl Egress {
     }
 }
 
+/// Whether deletions that a watch has not seen yet may be gone from the log. Asked after a page was read: what is read
+/// from compacted files is read after the floor was raised.
+fn is_overtaken(position: Offset, log: Option<&LogReader>) -> bool {
+    log.is_some_and(|log| position < log.tombstone_floor())
+}
+
 /// The events of current values, which are in order of their offsets. One that was overwritten and compacted away
 /// meanwhile is told as the key's value of now, so that there are as many as were announced. Blocking.
 fn retained_frames(cell: &Cell, rows: Vec<(Key, Entry)>) -> Result<Vec<Bytes>, Failure> {
@@ -486,7 +517,7 @@ fn retained_frames(cell: &Cell, rows: Vec<(Key, Entry)>) -> Result<Vec<Bytes>, F
     for (key, entry) in rows {
         let mut value = cell.value(entry.offset);
         if let (None, Some(log)) = (&value, &log) {
-            value = ahead.value(log, entry.offset)?;
+            value = ahead.value(log, &key, entry.offset)?;
         }
         let found = Found {
             version: entry.offset,
@@ -507,7 +538,12 @@ fn retained_frames(cell: &Cell, rows: Vec<(Key, Entry)>) -> Result<Vec<Bytes>, F
 struct Ahead(VecDeque<Record>);
 
 impl Ahead {
-    fn value(&mut self, log: &LogReader, offset: Offset) -> Result<Option<Bytes>, Failure> {
+    fn value(
+        &mut self,
+        log: &LogReader,
+        key: &[u8],
+        offset: Offset,
+    ) -> Result<Option<Bytes>, Failure> {
         let last = self.0.back().map(|record| record.offset);
         if last.is_none_or(|last| last < offset) {
             self.0.clear();
@@ -527,6 +563,9 @@ impl Ahead {
             .is_some()
         {}
         let found = self.0.front().filter(|record| record.offset == offset);
-        Ok(found.and_then(|record| record.value.clone()))
+        match found {
+            Some(record) => value_of(record.clone(), key),
+            None => Ok(None),
+        }
     }
 }

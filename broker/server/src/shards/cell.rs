@@ -71,6 +71,8 @@ impl std::fmt::Debug for Cell {
 
 struct Inner {
     core: Shard,
+    /// The time of the last turn.
+    clock: TimeMs,
     log: Option<LogHandle>,
     waiting: Slab<Settle>,
     /// The state that commits left; `None` while there never was a commit.
@@ -100,6 +102,7 @@ impl Cell {
         Arc::new(Self {
             inner: Mutex::new(Inner {
                 core,
+                clock: TimeMs(0),
                 log: None,
                 waiting: Slab::new(),
                 view,
@@ -357,9 +360,16 @@ pub(crate) struct Marks {
 }
 
 impl Inner {
+    /// The time, which never goes back, whatever is done to the clock.
+    fn now(&mut self) -> TimeMs {
+        self.clock = self.clock.max(now());
+        self.clock
+    }
+
     fn turn(&mut self, cell: &Arc<Cell>, input: Input) {
         let mut effects = std::mem::take(&mut self.effects);
-        self.core.handle(now(), input, &mut effects);
+        let now = self.now();
+        self.core.handle(now, input, &mut effects);
         self.perform_all(cell, effects);
     }
 

@@ -399,14 +399,15 @@ impl Shards {
 
     /// Stops every shard and makes what was acknowledged durable. Answers how many logs could not be flushed.
     pub(crate) async fn close_all(self: &Arc<Self>) -> usize {
-        self.stopping.store(true, Ordering::Relaxed);
-        let handles: Vec<_> = lock(&self.streams)
-            .drain()
-            .map(|(_, handle)| handle)
-            .collect();
+        // They stay in the map: whoever looks a name up meanwhile must come to the same locks. A handle that is not in
+        // it by now opens nothing.
+        let handles: Vec<_> = {
+            let streams = lock(&self.streams);
+            self.stopping.store(true, Ordering::Release);
+            streams.values().cloned().collect()
+        };
         let mut unflushed = 0;
         for handle in handles {
-            handle.gone.store(true, Ordering::Release);
             for (shard, slot) in (0..).zip(&handle.slots) {
                 let _opening = slot.opening.lock().await;
                 let Some(cell) = slot.take() else { continue };

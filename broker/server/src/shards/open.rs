@@ -1,10 +1,13 @@
 //! Opening a shard: recovery of its log, and of what the log says about producers.
 
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
-use felix_engine::{CommitWhen, Observed, Overflow, Produced, ProducerTable, Shard, ShardOptions};
+use felix_engine::{
+    CloseReason, CommitWhen, Observed, Overflow, Produced, ProducerTable, Shard, ShardOptions,
+};
 use felix_journal::{
     Completions, LogOptions, LogReader, OpenRefused, ReadRefused, SyncMode, WriteFailure, data_dir,
 };
@@ -52,6 +55,8 @@ fn segment_bytes(spec: &StreamSpec) -> u64 {
 pub(crate) enum OpenFailed {
     #[error("the stream was deleted")]
     Gone,
+    #[error("the broker is shutting down")]
+    Stopping,
     #[error("this broker has no data directory and serves in-memory streams only")]
     NoStore,
     #[error("shard {shard} of {stream} is not served: {source}")]
@@ -85,6 +90,7 @@ impl OpenFailed {
         let message = self.to_string();
         match self {
             Self::Gone => Failure::new(Code::NotFound, message),
+            Self::Stopping => crate::conn::publish::closed(CloseReason::Stopping),
             Self::NoStore => {
                 Failure::new(Code::ShardUnavailable, message).with_reason("no_storage")
             }
@@ -131,6 +137,10 @@ impl Shards {
             return Err(OpenFailed::Gone);
         };
         let _opening = slot.opening.lock().await;
+        // Asked under the lock: whoever closes everything waits for an opening that began before.
+        if self.stopping.load(Ordering::Acquire) {
+            return Err(OpenFailed::Stopping);
+        }
         if handle.is_gone() {
             return Err(OpenFailed::Gone);
         }

@@ -33,7 +33,11 @@ impl Run<'_> {
         let placed = self
             .manifest
             .write(shared.files.disk().as_ref(), &shared.dir)
-            .and_then(|()| swap(shared, &output, sparse, taken));
+            .and_then(|()| {
+                // Before anybody can read what has no deletions any more.
+                shared.raise_floor(self.manifest.tombstone_floor);
+                swap(shared, &output, sparse, taken)
+            });
         // Whether it is committed is for the next open to say.
         let segment = placed.inspect_err(|_| shared.poison())?;
         shared.show(self.manifest);

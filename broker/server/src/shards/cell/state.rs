@@ -12,7 +12,7 @@ use felix_journal::{LogHandle, ReadRefused};
 use felix_model::Offset;
 use felix_model::forms::Commit;
 
-use super::{Cell, Inner, Settle, now};
+use super::{Cell, Inner, Settle};
 use crate::fair::Grant;
 
 /// Hears what became of a commit, on whatever thread finished it. It must not block.
@@ -183,6 +183,7 @@ impl Cell {
 impl Inner {
     fn commit(&mut self, cell: &Arc<Cell>, asked: (Ticket, CommitOp), options: StateOptions) {
         let mut effects = std::mem::take(&mut self.effects);
+        let now = self.now();
         let view = self.view.get_or_insert_with(|| {
             // There never was a commit, or opening the shard would have found the marker. Whoever opens it from here
             // on reads all of the log.
@@ -192,13 +193,7 @@ impl Inner {
             };
             Box::new(StateView::new(options, StateFold::new(options.once)))
         });
-        view.commit(
-            now(),
-            &mut self.core,
-            asked,
-            &mut effects,
-            &mut self.answers,
-        );
+        view.commit(now, &mut self.core, asked, &mut effects, &mut self.answers);
         self.perform_all(cell, effects);
     }
 
