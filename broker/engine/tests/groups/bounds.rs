@@ -98,9 +98,11 @@ fn a_page_of_dead_letters_ends_before_its_headers_are_too_long() {
         limit: 10,
         payloads: true,
     };
-    let mut listed = |after| match world.asked(page(after)) {
-        Answer::Letters { letters, more } => (letters.len(), more),
-        other => panic!("{other:?}"),
+    let mut listed = |after| {
+        let Answer::Letters { letters, more } = world.asked(page(after)) else {
+            panic!("no letters");
+        };
+        (letters.len(), more)
     };
     assert_eq!(listed(None), (2, true));
     assert_eq!(listed(Some(Offset(1))), (1, false));

@@ -71,6 +71,27 @@ impl Headers {
     }
 }
 
+impl Record {
+    /// The same record in memory of its own: a record shares its batch's, which for one small record may be a lot to
+    /// hold on to.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        let copy = |bytes: &Bytes| Bytes::copy_from_slice(bytes);
+        let headers = |headers: &Headers| Headers {
+            encoded: copy(&headers.encoded),
+            count: headers.count,
+        };
+        Self {
+            offset: self.offset,
+            timestamp_ms: self.timestamp_ms,
+            key: self.key.as_ref().map(copy),
+            value: self.value.as_ref().map(copy),
+            headers: headers(&self.headers),
+            internal: headers(&self.internal),
+        }
+    }
+}
+
 impl fmt::Debug for Headers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()

@@ -8,7 +8,7 @@ use felix_engine::groups::{
     Ask, GroupName, Holder, Item, Poll, ScheduleId, SeekTo, Settle, Verb, Which,
 };
 use felix_model::{BatchBuilder, BatchOptions, Offset, ShardIndex, TimeMs};
-use felix_wire::error::{Code, Failure};
+use felix_wire::error::{Code, Failure, Retry};
 use felix_wire::extension::Refused;
 use felix_wire::extension::requests::{
     Ask as Wire, Claim, Header, List, Reply, ScheduleAdd, ScheduleCancelled, Text,
@@ -16,8 +16,8 @@ use felix_wire::extension::requests::{
 use felix_wire::limits::PAYLOAD_BYTES_MAX;
 use felix_wire::message::Start;
 
-use super::call;
 use super::replies::{Form, Moves, Settles, reply};
+use super::{call, permit};
 use crate::conn::calls::{Caller, Turn};
 use crate::conn::groups::holder;
 use crate::conn::stream::StreamState;
@@ -95,8 +95,19 @@ async fn cancel_anywhere(
         Ok(id) => id,
         Err(failure) => return caller.fail(failure),
     };
+    let ask = Ask::Cancel { id: id.clone() };
+    if let Err(failure) = permit(&state.principal, &handle.spec().id, &ask) {
+        return caller.fail(failure);
+    }
+    // Who never scheduled anything gets no lane from being asked.
+    let (shards, of) = (Arc::clone(&state.conn.shared.shards), Arc::clone(handle));
+    let looking = tokio::task::spawn_blocking(move || shards.with_lane(&of));
+    let Ok(shards) = looking.await else {
+        let message = "looking for the schedules was interrupted";
+        return caller.fail(Failure::new(Code::Internal, message).with_retry(Retry::Retry));
+    };
     let mut existed = false;
-    for shard in 0..handle.spec().shards {
+    for shard in shards {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let ask = Ask::Cancel { id: id.clone() };
         let asked = call(state, handle, shard, ask, || {

@@ -26,6 +26,9 @@ use crate::shards::mailbox::Said;
 /// Bytes of a log read at once while single records are looked for.
 const PAGE_BYTES: usize = 256 * 1024;
 
+/// Records that are less than this part of the page they were found in are copied.
+const COPY_BELOW: usize = 4;
+
 /// The groups of one shard.
 pub(crate) struct GroupCell {
     inbox: Mutex<VecDeque<Event>>,
@@ -332,6 +335,18 @@ impl Inner {
     }
 }
 
+/// A page of a log while single records are looked for.
+struct Looked {
+    place: Place,
+    records: Vec<Record>,
+    /// Exclusive.
+    end: Offset,
+    /// Bytes of memory that the records share.
+    bytes: usize,
+    /// Where what was found in it begins.
+    first: usize,
+}
+
 /// Reads records one by one, in the order of their offsets, until `max_bytes` of them were read.
 fn find(
     data: &LogReader,
@@ -341,21 +356,24 @@ fn find(
 ) -> Vec<(Want, Found)> {
     let mut bytes = 0;
     let mut found = Vec::with_capacity(wants.len());
-    let mut page: Option<(Place, Vec<Record>, Offset)> = None;
+    let mut page: Option<Looked> = None;
     for want in wants {
         if bytes >= max_bytes && !found.is_empty() {
             break;
         }
         let held = page
             .as_ref()
-            .is_some_and(|(place, _, end)| *place == want.place && want.at < *end);
+            .is_some_and(|page| page.place == want.place && want.at < page.end);
         if !held {
+            if let Some(page) = page.take() {
+                let_go(&page, &mut found);
+            }
             let log = match want.place {
                 Place::Data => data,
                 Place::Lane => lane,
             };
-            match records(log, want.at) {
-                Ok((records, end)) => page = Some((want.place, records, end)),
+            match look(log, want, found.len()) {
+                Ok(looked) => page = Some(looked),
                 Err(ReadRefused::BelowStart { .. } | ReadRefused::PastEnd { .. }) => {
                     found.push((want, Found::Nothing));
                     continue;
@@ -367,7 +385,7 @@ fn find(
                 }
             }
         }
-        let records = page.as_ref().map_or(&[][..], |(_, records, _)| records);
+        let records = page.as_ref().map_or(&[][..], |page| &page.records);
         let record = records
             .binary_search_by_key(&want.at, |record| record.offset)
             .ok()
@@ -379,19 +397,53 @@ fn find(
         bytes += record.as_ref().map_or(0, carried_bytes);
         found.push((want, record.map_or(Found::Nothing, Found::Record)));
     }
+    if let Some(page) = page {
+        let_go(&page, &mut found);
+    }
     found
 }
 
-/// A page of records from `from` on, and where it ends.
-fn records(log: &LogReader, from: Offset) -> Result<(Vec<Record>, Offset), ReadRefused> {
-    let page = log.read(from, PAGE_BYTES, log.end())?;
+/// Records that are little of their page are copied out of it, or each of them would keep all of it in memory until it
+/// is answered.
+fn let_go(page: &Looked, found: &mut [(Want, Found)]) {
+    let found = found.get_mut(page.first..).unwrap_or_default();
+    let records = || found.iter().filter_map(|(_, found)| record(found));
+    let taken: usize = records().map(carried_bytes).sum();
+    if taken.saturating_mul(COPY_BELOW) >= page.bytes {
+        return;
+    }
+    for (_, found) in found {
+        if let Some(record) = record(found) {
+            *found = Found::Record(record.detached());
+        }
+    }
+}
+
+fn record(found: &Found) -> Option<&Record> {
+    match found {
+        Found::Record(record) => Some(record),
+        Found::Nothing | Found::Unreadable => None,
+    }
+}
+
+/// A page of records from what is wanted on. What is found in it comes after `first` others.
+fn look(log: &LogReader, want: Want, first: usize) -> Result<Looked, ReadRefused> {
+    let page = log.read(want.at, PAGE_BYTES, log.end())?;
     let mut records = Vec::new();
     for batch in &page.batches {
         if let Ok(read) = Records::new(batch) {
             records.extend(read.map_while(Result::ok));
         }
     }
-    Ok((records, page.next.max(from.plus(1))))
+    // As much was read at once, however little of it is of use.
+    let held = page.batches.iter().map(bytes::Bytes::len);
+    Ok(Looked {
+        place: want.place,
+        records,
+        end: page.next.max(want.at.plus(1)),
+        bytes: held.sum::<usize>().max(PAGE_BYTES),
+        first,
+    })
 }
 
 /// What the journal reports of the lane, passed on while the cell is there.
@@ -420,5 +472,63 @@ impl Completions for LaneReports {
             },
         });
         (cell.on_failure)(why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use felix_journal::{Log, LogOptions, SimDisk};
+    use felix_model::{BatchBuilder, BatchOptions, Generation, patch};
+
+    use super::*;
+
+    fn log_of(values: &[&[u8]]) -> Log {
+        let disk = Arc::new(SimDisk::new(1));
+        let (mut log, _) = Log::open(disk, Path::new("/log"), LogOptions::default()).unwrap();
+        for value in values {
+            let mut builder = BatchBuilder::new(BatchOptions::default());
+            let headers = [(&b"h"[..], Some(&b"v"[..]))];
+            builder.push(1, Some(b"k"), Some(value), &headers).unwrap();
+            let mut batch = builder.finish().unwrap();
+            patch(&mut batch, log.end(), Generation(1));
+            log.append(&[batch.freeze()]).unwrap();
+        }
+        log
+    }
+
+    fn found(log: &Log, offsets: &[u64], max_bytes: usize) -> Vec<Record> {
+        let want = |&at: &u64| Want {
+            place: Place::Data,
+            at: Offset(at),
+        };
+        let wants = offsets.iter().map(want).collect();
+        let found = find(&log.reader(), &log.reader(), wants, max_bytes);
+        let records = found.iter().filter_map(|(_, found)| record(found).cloned());
+        records.collect()
+    }
+
+    #[test]
+    fn few_records_of_a_page_do_not_keep_it_and_are_the_same() {
+        let log = log_of(&[b"a", &[7; 200_000], b"c"]);
+        let few = found(&log, &[0, 2], usize::MAX);
+        let all = found(&log, &[0, 1, 2], usize::MAX);
+        assert_eq!(few, [all[0].clone(), all[2].clone()]);
+        // A copy is nobody's but its own; the page is shared by what was found in it.
+        let mut all = all;
+        drop(few.clone());
+        let alone = |record: Record| record.value.unwrap().is_unique();
+        assert!(few.into_iter().all(alone));
+        let first = all.remove(0);
+        assert!(!alone(first));
+    }
+
+    #[test]
+    fn headers_count_against_the_bytes_that_are_read() {
+        let log = log_of(&[b"a", b"b", b"c"]);
+        let one = carried_bytes(&found(&log, &[0], usize::MAX)[0]);
+        assert!(one > 4);
+        assert_eq!(found(&log, &[0, 1, 2], one + 1).len(), 2);
     }
 }

@@ -152,6 +152,13 @@ fn permit(principal: &Principal, id: &StreamId, ask: &Ask) -> Result<(), Failure
             (Action::StreamPublish, None)
         }
     };
+    // What waits for its time is as much a record of the stream as what is there.
+    let reads = matches!(ask, Ask::Schedules { records: true, .. });
+    if reads && !principal.allows(Action::StreamSubscribe, &on_stream) {
+        let action = Action::StreamSubscribe;
+        let message = format!("the token does not allow {action} on stream:{id}");
+        return Err(Failure::new(Code::Forbidden, message));
+    }
     let resource = group.map_or(on_stream, |group| Resource::Group {
         tenant,
         namespace,
@@ -231,4 +238,50 @@ pub(crate) fn listing(shared: &Shared) -> Vec<ListedGroup> {
         }
     }
     listed
+}
+
+#[cfg(test)]
+mod tests {
+    use felix_auth::{Permission, Permissions};
+    use felix_engine::groups::ScheduleId;
+    use felix_model::TimeMs;
+
+    use super::*;
+
+    #[test]
+    fn who_may_only_publish_may_not_read_what_waits_for_its_time() {
+        let principal = |grants: &[&str]| Principal {
+            tenant: "t".parse().unwrap(),
+            subject: "p".into(),
+            actor: None,
+            issued_at_ms: TimeMs(0),
+            expires_at_ms: TimeMs(1),
+            loopback_only: false,
+            permissions: Arc::new(Permissions::compile(
+                "t",
+                grants
+                    .iter()
+                    .map(|grant| grant.parse::<Permission>().unwrap()),
+            )),
+        };
+        let publisher = principal(&["stream.publish:stream:t/n/s"]);
+        let both = principal(&[
+            "stream.publish:stream:t/n/s",
+            "stream.subscribe:stream:t/n/s",
+        ]);
+        let id = StreamId::new("t", "n", "s").unwrap();
+        let list = |records| Ask::Schedules {
+            after: None,
+            limit: 1,
+            records,
+        };
+        let cancel = Ask::Cancel {
+            id: ScheduleId::new(b"x").unwrap(),
+        };
+        assert!(permit(&publisher, &id, &list(false)).is_ok());
+        assert!(permit(&publisher, &id, &cancel).is_ok());
+        let refused = permit(&publisher, &id, &list(true)).unwrap_err();
+        assert_eq!(refused.code(), Some(Code::Forbidden));
+        assert!(permit(&both, &id, &list(true)).is_ok());
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use felix_engine::CommitWhen;
 use felix_engine::groups::{GroupOptions, InDoubt, Input, Moment, Replay, ScheduleId, schedule_of};
@@ -24,7 +25,11 @@ const PAGE_BYTES: usize = 1024 * 1024;
 const SEGMENT_BYTES: u64 = 4 * 1024 * 1024;
 
 /// How long a lane that failed rests before it is opened again.
-const REOPEN_AFTER: std::time::Duration = std::time::Duration::from_secs(1);
+const REOPEN_AFTER: Duration = Duration::from_secs(1);
+
+/// How long an opening waits for appends under way, and how often it looks.
+const APPENDS_WAIT: Duration = Duration::from_secs(5);
+const APPENDS_NAP: Duration = Duration::from_millis(2);
 
 impl Shards {
     /// The groups of a shard, opened if need be, and the shard with them.
@@ -117,6 +122,19 @@ impl Shards {
         }
     }
 
+    /// The shards of a stream that have groups or schedules, or had. Blocking.
+    pub(crate) fn with_lane(&self, handle: &StreamHandle) -> Vec<u32> {
+        let Some(store) = &self.store else {
+            return Vec::new();
+        };
+        let spec = handle.spec();
+        let has_lane = |shard: &u32| {
+            let lane = lane_dir(store, &spec, ShardIndex(*shard));
+            store.disk.list(&lane).is_ok_and(|files| !files.is_empty())
+        };
+        (0..spec.shards).filter(has_lane).collect()
+    }
+
     fn open_lane(
         self: &Arc<Self>,
         handle: &Arc<StreamHandle>,
@@ -168,9 +186,12 @@ impl Shards {
         })
         .map_err(unreadable)?;
         let data = cell.log().ok_or(OpenFailed::Gone)?;
+        let doubts = replay.in_doubt();
+        if !doubts.is_empty() {
+            wait_for_appends(cell).map_err(unreadable)?;
+        }
         let marks = cell.marks();
-        let appended =
-            look_for(&data.reader(), &replay.in_doubt(), marks.committed).map_err(unreadable)?;
+        let appended = look_for(&data.reader(), &doubts, marks.committed).map_err(unreadable)?;
         let moment = Moment {
             now: steady(),
             wall: now(),
@@ -299,6 +320,30 @@ fn options_for(sync: SyncMode, generation: Generation) -> GroupOptions {
         options.fire = CommitWhen::Written;
     }
     options
+}
+
+/// Waits until everything that the shard has taken in is committed: an append that the groups before these asked for may
+/// still be under way. Blocking, for a few milliseconds unless the disk is in trouble.
+fn wait_for_appends(cell: &Cell) -> Result<(), String> {
+    let deadline = Instant::now() + APPENDS_WAIT;
+    // What is held has no offset yet, and is let go of within seconds.
+    while cell.next_timeout().is_some() && Instant::now() < deadline {
+        std::thread::sleep(APPENDS_NAP);
+    }
+    let end = cell.marks().end;
+    loop {
+        let marks = cell.marks();
+        if marks.committed >= end || marks.end < end {
+            return Ok(());
+        }
+        if cell.is_poisoned() || Instant::now() >= deadline {
+            let committed = marks.committed;
+            return Err(format!(
+                "the stream's log is taken in up to {end} and committed up to {committed}"
+            ));
+        }
+        std::thread::sleep(APPENDS_NAP);
+    }
 }
 
 /// Which of the scheduled records that are in doubt the stream's log has.

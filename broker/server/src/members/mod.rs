@@ -3,12 +3,13 @@
 //! A native group has one position per shard and no need of members; those who do not want to pick shards by hand join
 //! it here. The groups live in this broker's memory: after a restart members join again and say what they hold. So that
 //! nobody is given what somebody else still works on, a marker in the data directory says how long the longest session
-//! was that anybody had; for as long nothing unreported is given out after a start.
+//! was that anybody in a group has; for as long nothing unreported is given out after a start.
 
 pub(crate) mod requests;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use felix_auth::{Action, Principal, Resource};
@@ -42,8 +43,14 @@ const WAITING_BEAT_MS: u64 = 250;
 /// Longest name of a group or a member.
 const NAME_BYTES_MAX: usize = 128;
 
-/// In the data directory: the longest session that a member ever had, in milliseconds.
+/// In the data directory: the longest session of those who may be members, in milliseconds.
 const MARKER: &str = "members";
+
+/// How often it is looked at whether the marker may say less.
+const LOWER_EVERY_MS: u64 = 60_000;
+
+/// The marker, as it stays while somebody joins.
+type MutexLock<'a> = tokio::sync::MutexGuard<'a, u64>;
 
 /// What a member may ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,8 +99,10 @@ pub(crate) struct Members {
 struct Marker {
     disk: Arc<dyn Disk>,
     path: PathBuf,
-    /// What it says.
+    /// What it says. Held from then on until a member is in: the marker is not lowered in between.
     longest: tokio::sync::Mutex<u64>,
+    /// When it is looked at next whether it may say less, in milliseconds since the start.
+    look_at: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -136,12 +145,44 @@ impl Members {
                 disk: Arc::clone(&store.disk),
                 path,
                 longest: tokio::sync::Mutex::new(longest),
+                // Before that, members of the earlier life may be at work.
+                look_at: AtomicU64::new(longest.saturating_add(LOWER_EVERY_MS)),
             }),
         }
     }
 
-    /// Lets time pass for everybody. Cheap when nothing is due.
+    /// Lets time pass for everybody. Cheap when nothing is due. Blocking.
     pub(crate) fn tick(&self, now: TimeMs) {
+        self.pass(now);
+        self.lower(now);
+    }
+
+    /// Lets the marker say less once the members with the longest sessions are gone.
+    fn lower(&self, now: TimeMs) {
+        let Some(marker) = &self.marker else { return };
+        if now.0 < marker.look_at.load(Ordering::Relaxed) {
+            return;
+        }
+        // Somebody is joining; there will be another time.
+        let Ok(mut longest) = marker.longest.try_lock() else {
+            return;
+        };
+        let next = now.plus(LOWER_EVERY_MS);
+        marker.look_at.store(next.0, Ordering::Relaxed);
+        let sessions = |group: &Group| group.core.members().map(|member| member.session_ms).max();
+        let alive = self.lock().by_name.values().filter_map(sessions).max();
+        let alive = alive.unwrap_or(0);
+        if alive >= *longest {
+            return;
+        }
+        let text = alive.to_string();
+        match durable::replace(marker.disk.as_ref(), &marker.path, text.as_bytes()) {
+            Ok(()) => *longest = alive,
+            Err(error) => tracing::warn!(%error, "the members' marker cannot be written"),
+        }
+    }
+
+    fn pass(&self, now: TimeMs) {
         let mut effects = Vec::new();
         self.lock().by_name.retain(|_, group| {
             if group.core.next_deadline().is_some_and(|due| due <= now) {
@@ -156,14 +197,14 @@ impl Members {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers on disk that somebody has a session of this length.
-    async fn remember(&self, session_ms: u64) -> Result<(), Failure> {
+    /// Remembers on disk that somebody has a session of this length. He must be in before what this returns is dropped.
+    async fn remember(&self, session_ms: u64) -> Result<Option<MutexLock<'_>>, Failure> {
         let Some(marker) = &self.marker else {
-            return Ok(());
+            return Ok(None);
         };
         let mut longest = marker.longest.lock().await;
         if *longest >= session_ms {
-            return Ok(());
+            return Ok(Some(longest));
         }
         let (disk, path) = (Arc::clone(&marker.disk), marker.path.clone());
         let text = session_ms.to_string();
@@ -176,7 +217,7 @@ impl Members {
             .map_err(|_| failed("the write was interrupted".into()))?
             .map_err(|error| failed(error.to_string()))?;
         *longest = session_ms;
-        Ok(())
+        Ok(Some(longest))
     }
 }
 
@@ -202,11 +243,12 @@ pub(crate) async fn call(
         Op::Join { held, .. } | Op::Heartbeat { held, .. } => check_held(held, spec.shards)?,
         Op::Leave => {}
     }
-    if let Op::Join { session_ms, .. } = &op
-        && (SESSION_MS_MIN..=SESSION_MS_MAX).contains(session_ms)
-    {
-        shared.members.remember(*session_ms).await?;
-    }
+    let _remembered = match &op {
+        Op::Join { session_ms, .. } if (SESSION_MS_MIN..=SESSION_MS_MAX).contains(session_ms) => {
+            shared.members.remember(*session_ms).await?
+        }
+        Op::Join { .. } | Op::Heartbeat { .. } | Op::Leave => None,
+    };
     let name = Name {
         stream: id.clone(),
         incarnation: spec.incarnation,

@@ -126,3 +126,37 @@ fn joining_and_leaving_over_and_over_leaves_no_shard_alone() {
         assert_eq!(held, [0, 1, 2, 3]);
     }
 }
+
+#[tokio::test]
+async fn the_marker_says_less_once_the_members_with_long_sessions_are_gone_and_not_while_they_may_be()
+ {
+    use felix_journal::SimDisk;
+
+    let disk = Arc::new(SimDisk::new(1));
+    let path = PathBuf::from("/members");
+    let marker = Marker {
+        disk: disk.clone(),
+        path: path.clone(),
+        longest: tokio::sync::Mutex::new(0),
+        look_at: AtomicU64::new(0),
+    };
+    let members = Members {
+        marker: Some(marker),
+        ..members(0)
+    };
+    let said = || durable::read(disk.as_ref(), &path).unwrap().unwrap();
+    let remembered = members.remember(300_000).await.unwrap();
+    // Somebody is joining.
+    members.tick(TimeMs(0));
+    assert_eq!(said(), b"300000");
+    drop(remembered);
+    drop(members.remember(9_000).await.unwrap());
+    assignment(ask(&members, 0, (1, "a"), join(&[])));
+    members.tick(TimeMs(1));
+    assert_eq!(said(), b"9000");
+    // It is gone, and that is looked at once in a while.
+    members.tick(TimeMs(10_000));
+    assert_eq!(said(), b"9000");
+    members.tick(TimeMs(1 + LOWER_EVERY_MS));
+    assert_eq!(said(), b"0");
+}

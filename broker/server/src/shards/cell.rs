@@ -306,6 +306,11 @@ impl Cell {
         }
     }
 
+    /// Whether its log failed: what is under way is settled by opening it anew.
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.lock().core.is_poisoned()
+    }
+
     /// The committed batches of idempotent producers that are remembered: producer by producer, in order of offsets.
     pub(crate) fn produced(&self) -> Vec<(ProducerId, Offset)> {
         let inner = self.lock();
