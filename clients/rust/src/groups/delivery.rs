@@ -74,7 +74,7 @@ impl Delivery {
         let asked = Instant::now();
         let outstanding = Outstanding::new(&self.settler);
         self.push(Settle::Extend(visibility), outstanding).await?;
-        self.lapses = asked + visibility;
+        self.lapses = asked.checked_add(visibility).unwrap_or(self.lapses);
         Ok(())
     }
 

@@ -186,8 +186,9 @@ impl Settler {
                 let asked = Instant::now();
                 let extended = group.extend(shard, &claims, *by, consumer).await;
                 extended.map(|(_, unsettled)| {
-                    if unsettled.len() < claims.len() {
-                        self.lasts_until(asked + *by);
+                    let until = asked.checked_add(*by);
+                    if let Some(until) = until.filter(|_| unsettled.len() < claims.len()) {
+                        self.lasts_until(until);
                     }
                     unsettled
                 })
