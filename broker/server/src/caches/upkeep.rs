@@ -16,12 +16,13 @@ const VALUE_BYTES_TOTAL: u64 = 512 * 1024 * 1024;
 /// A shard's share of it is at least this much.
 const VALUE_BYTES_MIN: u64 = 1024 * 1024;
 
-/// A log that grew by this much since its index was written down, and by as much as the index may take, has it written
-/// down again: what a start after a crash reads is bounded by it.
+/// A log that grew by this much since its index was written down, and by a share of what the index may take, has it
+/// written down again: what a start after a crash reads is bounded by it.
 const GROWTH_BYTES: u64 = 32 * 1024 * 1024;
 
-/// About what a key takes in an index.
-const INDEX_BYTES_PER_KEY: u64 = 64;
+/// About what a key takes in an index, divided by how often the index is written while the log grows by its size: a start
+/// reads records more slowly than an index.
+const INDEX_BYTES_PER_KEY: u64 = 64 / 4;
 
 impl Caches {
     /// Deletes what expired. Once a second.

@@ -79,7 +79,7 @@ impl OpenFailed {
     /// Whether another try may go well.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
-            Self::Gone | Self::NoStore => false,
+            Self::Gone | Self::Stopping | Self::NoStore => false,
             Self::Log { source, .. } => !matches!(source, OpenRefused::Damaged(_)),
             Self::Unreadable { .. } | Self::Interrupted => true,
         }

@@ -117,8 +117,8 @@ impl Machine {
         let (log, recovered) = match opened {
             Ok(opened) => opened,
             Err(OpenRefused::Io(error)) => return Err(NotOpened::Failed(error.to_string())),
-            Err(OpenRefused::Damaged(damage)) => {
-                return Err(NotOpened::Refused(damage.to_string()));
+            Err(refused @ (OpenRefused::Damaged(_) | OpenRefused::InUse { .. })) => {
+                return Err(NotOpened::Refused(refused.to_string()));
             }
         };
         self.transcript.say(format_args!("{lane}: {recovered:?}"));

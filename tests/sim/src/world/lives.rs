@@ -166,7 +166,9 @@ impl World {
         let (mut log, recovered) = match opened {
             Ok(opened) => opened,
             Err(OpenRefused::Io(error)) => return Start::Failed(error.to_string()),
-            Err(OpenRefused::Damaged(damage)) => return Start::Refused(damage.to_string()),
+            Err(refused @ (OpenRefused::Damaged(_) | OpenRefused::InUse { .. })) => {
+                return Start::Refused(refused.to_string());
+            }
         };
         if self.plan.is(Twin::RefuseTornTail) && recovered.truncated_bytes > 0 {
             return Start::Refused("the log has a torn end".to_owned());
