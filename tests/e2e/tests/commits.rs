@@ -597,6 +597,58 @@ async fn events_and_state_agree_after_kills_under_load() {
     node.stop().await.unwrap();
 }
 
+#[tokio::test]
+async fn a_refused_commit_leaves_nothing_and_a_stopped_broker_has_written_the_state_down() {
+    let home = home();
+    let node = home.start().await.unwrap();
+    stream(&home, "orders", 1).await;
+    let wire = Wire::connect(node.ready()).await.unwrap();
+    let mut asks = wire.authenticated().await.unwrap();
+    let mut unexpected = commit("orders", "order-7", "paid", vec![put("state", "paid")]);
+    unexpected.expected_offset = Some(9);
+    let answer = asks.ask(unexpected).await.unwrap();
+    assert!(matches!(answer, Message::PublishRefused(_)), "{answer:?}");
+    let beside_log = |name: &str| {
+        let (data, name) = (home.data(), name.to_owned());
+        find(&data, &name)
+    };
+    assert!(node.stop().await.unwrap().success());
+    let node = home.start().await.unwrap();
+    // The log was read, and has no commit: retention goes on, and the next start reads nothing.
+    assert_eq!(beside_log("commits"), None);
+    let wire = Wire::connect(node.ready()).await.unwrap();
+    let mut asks = wire.authenticated().await.unwrap();
+    let paid = commit("orders", "order-7", "paid", vec![put("state", "paid")]);
+    assert_eq!(landed(&mut asks, paid).await, 0);
+    assert!(beside_log("commits").is_some());
+    assert!(node.stop().await.unwrap().success());
+    let first = std::fs::read(beside_log("state").unwrap()).unwrap();
+    // What is no commit moves on how far the state reaches.
+    let node = home.start().await.unwrap();
+    home.ok(&["pub", "orders", "plain"]).await.unwrap();
+    assert!(node.stop().await.unwrap().success());
+    let second = std::fs::read(beside_log("state").unwrap()).unwrap();
+    assert_ne!(first, second);
+    let node = home.start().await.unwrap();
+    let wire = Wire::connect(node.ready()).await.unwrap();
+    let mut asks = wire.authenticated().await.unwrap();
+    let found = state(&mut asks, "orders", "order-7", "state").await;
+    assert_eq!(text(&found), Some("paid"));
+    node.stop().await.unwrap();
+}
+
+/// The file of this name somewhere below a directory.
+fn find(directory: &std::path::Path, name: &str) -> Option<std::path::PathBuf> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    entries.map(|entry| entry.unwrap().path()).find_map(|path| {
+        if path.is_dir() {
+            find(&path, name)
+        } else {
+            path.ends_with(name).then_some(path)
+        }
+    })
+}
+
 /// The state of each entity is spread over commits of which compaction drops most.
 #[tokio::test]
 async fn compaction_drops_commits_and_leaves_the_state_as_it_was() {

@@ -1,7 +1,7 @@
 //! Brokers whose logs are read as caches, counters, groups and commits, under the same crashes and faults as streams.
 //!
-//! A [`Reading`] is an engine with its logs and its clients; [`machine`] is the disk, the clock and the chance below it;
-//! [`life`] lets it live, crash and come back. What clients were told is held against the rules of [`crate::history`].
+//! A reading is an engine with its logs and its clients; `machine.rs` is the disk, the clock and the chance below it;
+//! `life.rs` lets it live, crash and come back. What clients were told is held against the rules of [`crate::history`].
 
 mod cache;
 mod campaign;
