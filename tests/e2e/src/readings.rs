@@ -229,6 +229,7 @@ pub async fn run(
         }
         load.spawn(publish(client.clone()));
         load.spawn(work(client.clone(), Arc::clone(&book), None));
+        // The moment of the kill is what is drawn, so there is no event to wait for.
         tokio::time::sleep(Duration::from_millis(random.within(LOAD_MS))).await;
         node.kill().await?;
         load.shutdown().await;
