@@ -105,12 +105,6 @@ impl Action {
             Self::CacheRead | Self::CacheWrite | Self::CacheWatch | Self::CounterAdd
         )
     }
-
-    /// Whether this action is about consumer groups, whose grants also restrict (see [`crate::Permissions`]).
-    #[must_use]
-    pub const fn is_about_groups(self) -> bool {
-        matches!(self, Self::GroupConsume | Self::GroupManage)
-    }
 }
 
 impl fmt::Display for Action {

@@ -31,7 +31,8 @@ pub enum NarrowRefused {
 /// The part of `grants` that `ask` asks for. The answer never allows what the grants did not.
 ///
 /// A wider ask yields the grant itself. An action that a held action implies may be asked for by its own name. Group
-/// grants restrict stream-wide ones, so those that touch a kept stream stay in the answer even when nobody asked.
+/// grants of any action restrict stream-wide ones, so those that touch a kept stream stay in the answer even when nobody
+/// asked.
 ///
 /// # Errors
 /// [`NarrowRefused`] when nothing is left or the ask is contradictory.
@@ -119,8 +120,7 @@ fn is_restricted(grants: &[Permission], action: Action, object: &Object) -> bool
 
 /// Whether a group grant must stay, because it restricts a stream-wide grant that was kept.
 fn restricts(held: &Permission, kept: &BTreeSet<Permission>) -> bool {
-    held.action.is_about_groups()
-        && matches!(held.object, Object::Group { .. })
+    matches!(held.object, Object::Group { .. })
         && kept.iter().any(|grant| {
             let gives =
                 grant.action == held.action || held.action.implied_by().contains(&grant.action);
@@ -238,6 +238,23 @@ mod tests {
             group: "h",
         };
         assert!(!permissions.allows(Action::GroupConsume, &other));
+    }
+
+    #[test]
+    fn group_grants_of_every_action_go_on_restricting() {
+        let held = grants(&["cache.read:stream:t/n/*", "cache.watch:group:t/n/ab/g"]);
+        let ask = Ask {
+            requested: vec![Action::CacheRead],
+            ..Ask::default()
+        };
+        let permissions = Permissions::compile("t", narrow(&held, &ask).unwrap());
+        let other = Resource::Group {
+            tenant: "t",
+            namespace: "n",
+            stream: "ab",
+            group: "h",
+        };
+        assert!(!permissions.allows(Action::CacheWatch, &other));
     }
 
     proptest! {
