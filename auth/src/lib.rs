@@ -12,6 +12,7 @@
 
 mod action;
 mod digest;
+mod explain;
 mod key;
 mod matcher;
 mod narrow;
@@ -25,6 +26,7 @@ mod token;
 mod verify;
 
 pub use action::{Action, UnknownAction};
+pub use explain::{Ended, Explanation, Lacks, NearMiss, Verdict, explain, explain_principal};
 pub use key::{BadKey, Jwk, Jwks, KeySet, PublicKey, SigningKey};
 pub use matcher::Permissions;
 pub use narrow::{Ask, NarrowRefused, narrow};
