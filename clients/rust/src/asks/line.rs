@@ -206,9 +206,9 @@ fn answer_in(
     match frame.answer(granted) {
         Ok(Answer::Reply(reply)) => Ok((correlation, Ok(reply))),
         Ok(Answer::Refused(refused)) => Ok((correlation, Err(refused))),
-        Ok(Answer::Published(_) | Answer::Deliver(_)) => {
-            Err("a frame of another extension came on a call stream".to_owned())
-        }
+        Ok(
+            Answer::Published(_) | Answer::Deliver(_) | Answer::Expiring(_) | Answer::Renewed(_),
+        ) => Err("a frame of another extension came on a call stream".to_owned()),
         Err(refused) => Err(refused.to_string()),
     }
 }
