@@ -237,7 +237,7 @@ fn replay(ledger: &mut dyn Ledger) -> Result<(Catalogue, Vault, History), StartF
             }
             vault.apply(&entry.event, &secrets);
             let rows = changes(&catalogue, &entry.event);
-            catalogue.apply(&entry.event);
+            catalogue.apply_entry(&entry);
             history.remember(Arc::new(entry), rows, record.len());
         }
     }
@@ -369,8 +369,8 @@ impl Writer {
             Decision::Unchanged => return Ok(None),
         };
         let rows = changes(&self.staged, &event);
-        let entry = Entry::new(self.staged.revision().next(), now(), event);
-        self.staged.apply(&entry.event);
+        let entry = self.staged.entry(now(), event, None);
+        self.staged.apply_entry(&entry);
         // Events are plain records with string keys, which always have a JSON form. Should one have none, its record
         // is empty, and the flush fails before anything is written.
         let written = serde_json::to_value(&entry).and_then(|entry| {
@@ -463,7 +463,8 @@ impl Writer {
     }
 }
 
-fn now() -> TimeMs {
+/// The control plane's clock.
+pub(crate) fn now() -> TimeMs {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
