@@ -30,5 +30,5 @@ pub use resource::Resource;
 pub use roles::{Grouping, Policy, TENANT_ADMIN_ROLE, expand, granted, tenant_admin_policies};
 pub use token::{
     Audience, Claims, ISSUER, LEEWAY_SECONDS, LIFETIME_SECONDS_MAX, MintFailed, Principal,
-    TOKEN_BYTES_MAX, TokenRefused, claimed_tenant, mint, verify,
+    TOKEN_BYTES_MAX, TokenRefused, claimed_key, claimed_tenant, mint, verify,
 };

@@ -379,6 +379,21 @@ pub fn claimed_tenant(token: &str) -> Result<TenantId, TokenRefused> {
         .ok_or(TokenRefused::UnknownKey)
 }
 
+/// The id of the key a token says it is signed with, unverified. Of a token that [`verify`] accepted it is the key that
+/// signed it.
+///
+/// # Errors
+/// [`TokenRefused`] when the text is too long, no token, or names no key.
+pub fn claimed_key(token: &str) -> Result<String, TokenRefused> {
+    if token.len() > TOKEN_BYTES_MAX {
+        return Err(TokenRefused::TooLarge {
+            size: token.len(),
+            limit: TOKEN_BYTES_MAX,
+        });
+    }
+    read_header(token)
+}
+
 /// The parts of a header that decide anything. What it says about where keys are (`jku`, `jwk`, `x5u`) is not read.
 #[derive(Deserialize)]
 struct ReadHeader {
