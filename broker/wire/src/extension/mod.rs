@@ -12,6 +12,7 @@
 //! The high byte of a kind belongs to one extension, 0 to what all share. Flags mean what the kind
 //! says they mean; an unknown one is refused, as it may change the body.
 
+pub mod raw;
 mod reauth;
 mod records;
 pub mod requests;
@@ -39,19 +40,22 @@ pub enum Extension {
     Records,
     /// Calls of caches, counters, commits and groups in binary, many unanswered at once.
     Requests,
+    /// Record batches as they stand in the log, and groups of the Kafka protocol.
+    Raw,
     /// A fresh token for what is open.
     Reauth,
 }
 
 impl Extension {
     /// Every extension this library knows.
-    pub const ALL: [Self; 3] = [Self::Records, Self::Requests, Self::Reauth];
+    pub const ALL: [Self; 4] = [Self::Records, Self::Requests, Self::Raw, Self::Reauth];
 
     /// The name it is negotiated by.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Records => "records",
             Self::Requests => "requests",
+            Self::Raw => "raw",
             Self::Reauth => "reauth",
         }
     }
@@ -60,6 +64,7 @@ impl Extension {
         match self {
             Self::Records => 0x0001,
             Self::Requests => 0x0002,
+            Self::Raw => 0x0004,
             Self::Reauth => 0x0008,
         }
     }
@@ -128,9 +133,9 @@ pub enum Kind {
     Published,
     /// `records`: record batches of a subscription.
     Deliver,
-    /// `requests`: a call.
+    /// `requests` or `raw`: a call.
     Call(CallKind),
-    /// `requests`: the answer to a call.
+    /// `requests` or `raw`: the answer to a call.
     Reply(CallKind),
     /// `reauth`: a token is about to run out.
     Expiring,
@@ -189,7 +194,7 @@ impl Kind {
         match self {
             Self::Refused => None,
             Self::PublishRecords | Self::Published | Self::Deliver => Some(Extension::Records),
-            Self::Call(_) | Self::Reply(_) => Some(Extension::Requests),
+            Self::Call(kind) | Self::Reply(kind) => Some(kind.extension()),
             Self::Expiring | Self::Renew | Self::Renewed => Some(Extension::Reauth),
         }
     }
