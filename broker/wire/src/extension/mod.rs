@@ -12,6 +12,7 @@
 //! The high byte of a kind belongs to one extension, 0 to what all share. Flags mean what the kind
 //! says they mean; an unknown one is refused, as it may change the body.
 
+pub mod raw;
 mod records;
 pub mod requests;
 
@@ -37,17 +38,20 @@ pub enum Extension {
     Records,
     /// Calls of caches, counters, commits and groups in binary, many unanswered at once.
     Requests,
+    /// Record batches as they stand in the log, and groups of the Kafka protocol.
+    Raw,
 }
 
 impl Extension {
     /// Every extension this library knows.
-    pub const ALL: [Self; 2] = [Self::Records, Self::Requests];
+    pub const ALL: [Self; 3] = [Self::Records, Self::Requests, Self::Raw];
 
     /// The name it is negotiated by.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Records => "records",
             Self::Requests => "requests",
+            Self::Raw => "raw",
         }
     }
 
@@ -55,6 +59,7 @@ impl Extension {
         match self {
             Self::Records => 0x0001,
             Self::Requests => 0x0002,
+            Self::Raw => 0x0004,
         }
     }
 }
@@ -122,9 +127,9 @@ pub enum Kind {
     Published,
     /// `records`: record batches of a subscription.
     Deliver,
-    /// `requests`: a call.
+    /// `requests` or `raw`: a call.
     Call(CallKind),
-    /// `requests`: the answer to a call.
+    /// `requests` or `raw`: the answer to a call.
     Reply(CallKind),
 }
 
@@ -171,7 +176,7 @@ impl Kind {
         match self {
             Self::Refused => None,
             Self::PublishRecords | Self::Published | Self::Deliver => Some(Extension::Records),
-            Self::Call(_) | Self::Reply(_) => Some(Extension::Requests),
+            Self::Call(kind) | Self::Reply(kind) => Some(kind.extension()),
         }
     }
 }

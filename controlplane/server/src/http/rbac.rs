@@ -18,7 +18,7 @@ use super::caller::{Caller, Ticket};
 use super::error::Refusal;
 use super::page::{Paging, Window};
 use crate::app::App;
-use crate::authority::now;
+use crate::clock::now;
 
 /// The rules within the caller's scope: a bare list, or a page when one is asked for.
 #[utoipa::path(get, path = "/v1/tenants/{tenant_id}/rbac/policies", tag = "rbac",

@@ -9,10 +9,10 @@ use felix_meta::http::{DevTokenSpec, InitializeAnswer, InitializeSpec, TokenAnsw
 use felix_meta::{Command, Grouping, Policy, TenantRecord, VerifyingKey};
 use felix_model::TenantId;
 
-use super::caller::now;
 use super::error::Refusal;
 use super::rbac::permission;
 use crate::app::App;
+use crate::clock::now;
 use crate::limits::{DEV_TOKEN_SECONDS_ANYWHERE, DEV_TOKEN_SECONDS_MAX};
 
 /// Gives a tenant its first key and administrators.
@@ -107,16 +107,14 @@ pub(crate) fn dev_token(
         .signing_key(tenant)
         .ok_or_else(|| Refusal::forbidden("no permissions"))?;
     let issued_at = now().0 / 1000;
-    let claims = Claims {
-        tenant: tenant.clone(),
-        subject: spec.principal.clone(),
+    let mut claims = Claims::new(
+        tenant.clone(),
+        spec.principal.clone(),
         audience,
-        issued_at,
-        expires_at: issued_at + life,
+        (issued_at, life),
         permissions,
-        actor: None,
-        loopback_only: life > DEV_TOKEN_SECONDS_ANYWHERE,
-    };
+    );
+    claims.loopback_only = life > DEV_TOKEN_SECONDS_ANYWHERE;
     let felix_token = mint(&key, &claims).map_err(|failed| match failed {
         MintFailed::TooLarge { .. } => Refusal::invalid(failed.to_string()),
         MintFailed::LifeTooLong { .. } | MintFailed::Signing => {
