@@ -100,3 +100,27 @@ pub const POSTGRES_APPEND_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Records read from a database at a time.
 pub const POSTGRES_PAGE_RECORDS: i64 = 10_000;
+
+/// Different things noted for one tenant's audit between two writings; more are counted together.
+pub const AUDIT_NOTES_PER_TENANT_MAX: usize = 64;
+
+/// Different things noted for all audits between two writings. A flood costs about 200 bytes of ledger for each.
+pub const AUDIT_NOTES_MAX: usize = 512;
+
+/// Time between two writings of what was noted.
+pub const AUDIT_PAUSE: Duration = Duration::from_secs(10);
+
+/// The same while there are too many different things to note.
+pub const AUDIT_PAUSE_CROWDED: Duration = Duration::from_secs(60);
+
+/// Lines of an audit that one request looks at, whether it wants them or not.
+pub const AUDIT_LINES_LOOKED_AT: usize = 10_000;
+
+/// Lines of an audit in an answer unless the caller says otherwise, and the most he may ask for.
+pub const AUDIT_ITEMS: (usize, usize) = (100, 1000);
+
+/// Bytes of the ledger read at a time for an audit.
+pub const AUDIT_READ_BYTES: usize = 256 * 1024;
+
+/// Lines about refused requests that the log takes in a second. More are only counted.
+pub const LOG_REFUSALS_PER_SECOND: u64 = 50;
