@@ -22,6 +22,8 @@ pub(crate) struct Wants {
     pub(crate) timestamps: bool,
     /// Calls in binary.
     pub(crate) requests: bool,
+    /// Batches as they stand in the log, and what goes with them.
+    pub(crate) raw: bool,
 }
 
 /// What a stream for calls asks for.
@@ -30,6 +32,7 @@ pub(crate) const CALLS: Wants = Wants {
     publishers: false,
     timestamps: false,
     requests: true,
+    raw: true,
 };
 
 impl Wants {
@@ -47,6 +50,7 @@ impl Wants {
             extensions: [
                 (self.records, Extension::Records),
                 (self.requests, Extension::Requests),
+                (self.raw, Extension::Raw),
             ]
             .into_iter()
             .filter_map(|(wanted, extension)| wanted.then_some(extension))
@@ -70,10 +74,6 @@ pub(crate) struct Granted {
 impl Granted {
     pub(crate) fn records(self) -> bool {
         self.extensions.contains(Extension::Records)
-    }
-
-    pub(crate) fn requests(self) -> bool {
-        self.extensions.contains(Extension::Requests)
     }
 }
 
@@ -204,6 +204,7 @@ mod tests {
             publishers: true,
             timestamps: true,
             requests: true,
+            raw: true,
         }
         .offer();
         assert_eq!(all.flags, Some(Flags::ALL));

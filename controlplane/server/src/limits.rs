@@ -11,7 +11,20 @@ pub const COMMANDS_PER_FLUSH: usize = 256;
 /// Bytes of records that share one flush, which bounds what one ledger batch takes.
 pub const FLUSH_BYTES: usize = 4 * 1024 * 1024;
 
-/// Bytes of records read from the ledger at a time while starting.
+/// How often commands are decided anew because another process wrote first. Of all who race one wins each time, so this
+/// is reached only where many write without a pause.
+pub const RACES_MAX: usize = 32;
+
+/// How long until a ledger that could not be followed is tried again.
+pub const FOLLOW_RETRY: Duration = Duration::from_secs(1);
+
+/// Questions waiting for the ledger. Those who ask for the newest state share one answer, so they wait briefly.
+pub const READS_WAITING_MAX: usize = 4096;
+
+/// How long a read waits for the newest state. Longer than an election, shorter than a client's patience.
+pub const CONFIRM_TIME: Duration = Duration::from_secs(8);
+
+/// Bytes of records read from the ledger at a time while starting, and while following.
 pub const REPLAY_BYTES: usize = 4 * 1024 * 1024;
 
 /// Entries after which a start writes a snapshot, so that the next one need not read them again.

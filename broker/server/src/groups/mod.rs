@@ -250,19 +250,16 @@ mod tests {
 
     #[test]
     fn who_may_only_publish_may_not_read_what_waits_for_its_time() {
-        let principal = |grants: &[&str]| Principal {
-            tenant: "t".parse().unwrap(),
-            subject: "p".into(),
-            actor: None,
-            issued_at_ms: TimeMs(0),
-            expires_at_ms: TimeMs(1),
-            loopback_only: false,
-            permissions: Arc::new(Permissions::compile(
-                "t",
-                grants
-                    .iter()
-                    .map(|grant| grant.parse::<Permission>().unwrap()),
-            )),
+        let principal = |grants: &[&str]| {
+            let grants = grants
+                .iter()
+                .map(|grant| grant.parse::<Permission>().unwrap());
+            Principal::new(
+                "t".parse().unwrap(),
+                "p",
+                (TimeMs(0), TimeMs(1)),
+                Arc::new(Permissions::compile("t", grants)),
+            )
         };
         let publisher = principal(&["stream.publish:stream:t/n/s"]);
         let both = principal(&[

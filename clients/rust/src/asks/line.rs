@@ -1,13 +1,14 @@
-//! One stream that carries calls of the `requests` extension: many unanswered, answered in any order.
+//! One stream that carries calls of the extensions `requests` and `raw`: many unanswered, answered in any order.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::BytesMut;
-use felix_wire::extension::requests::{Call, Reply};
-use felix_wire::extension::{Answer, Extension, Extensions, Refused};
+use bytes::{Bytes, BytesMut};
+use felix_wire::extension::requests::{Ask, Call, Reply};
+use felix_wire::extension::{Answer, Extensions, Refused};
 use felix_wire::frame::Incoming;
 use felix_wire::message::Message;
+use felix_wire::publish::PublishTooLong;
 use quinn::SendStream;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
@@ -60,7 +61,8 @@ impl Line {
             room: Semaphore::new(CALL_BYTES as usize),
         });
         tokio::spawn(write(Arc::clone(&shared), opened.send));
-        tokio::spawn(read(Arc::clone(&shared), opened.frames));
+        let granted = opened.granted.extensions;
+        tokio::spawn(read(Arc::clone(&shared), opened.frames, granted));
         Self(shared)
     }
 
@@ -73,12 +75,10 @@ impl Line {
     pub(crate) async fn call(&self, call: &Call) -> Result<Result<Reply, Refused>, NotAsked> {
         let shared = &*self.0;
         let unsent = |why: String| NotAsked::Lost { sent: false, why };
-        let mut frame = BytesMut::new();
-        call.encode_into(0, &mut frame)
-            .map_err(|error| NotAsked::Protocol {
-                what: error.to_string(),
-            })?;
-        let bytes = u32::try_from(frame.len()).unwrap_or(CALL_BYTES);
+        let (mut frame, behind) = encode(call).map_err(|error| NotAsked::Protocol {
+            what: error.to_string(),
+        })?;
+        let bytes = u32::try_from(frame.len() + behind.len()).unwrap_or(CALL_BYTES);
         let _window = shared
             .window
             .acquire()
@@ -101,6 +101,7 @@ impl Line {
                 place.copy_from_slice(&correlation.to_be_bytes());
             }
             state.outbox.put_shared(&frame.freeze());
+            state.outbox.put_shared(&behind);
             state.pending.insert(correlation, answer);
             Waiting {
                 shared,
@@ -115,6 +116,17 @@ impl Line {
             why: why(),
         })
     }
+}
+
+/// A call as a frame: its beginning, and what is sent behind that from where it is.
+fn encode(call: &Call) -> Result<(BytesMut, Bytes), PublishTooLong> {
+    if let Ask::RawAppend(append) = &call.ask {
+        let head = append.head(&call.names, 0)?;
+        return Ok((head, append.batch.clone()));
+    }
+    let mut frame = BytesMut::new();
+    call.encode_into(0, &mut frame)?;
+    Ok((frame, Bytes::new()))
 }
 
 impl Shared {
@@ -158,10 +170,10 @@ async fn write(shared: Arc<Shared>, mut send: SendStream) {
     }
 }
 
-async fn read(shared: Arc<Shared>, mut frames: Frames) {
+async fn read(shared: Arc<Shared>, mut frames: Frames, granted: Extensions) {
     loop {
         let (correlation, outcome) = match frames.frame().await {
-            Ok(Some(frame)) => match answer_in(frame) {
+            Ok(Some(frame)) => match answer_in(frame, granted) {
                 Ok(answer) => answer,
                 Err(why) => return shared.lose(why),
             },
@@ -177,7 +189,10 @@ async fn read(shared: Arc<Shared>, mut frames: Frames) {
 }
 
 /// The answer in a frame, and what it answers. The error says why the stream cannot go on.
-fn answer_in(frame: Incoming) -> Result<(u64, Result<Reply, Refused>), String> {
+fn answer_in(
+    frame: Incoming,
+    granted: Extensions,
+) -> Result<(u64, Result<Reply, Refused>), String> {
     let frame = match frame {
         Incoming::Extension(frame) => frame,
         Incoming::Published(frame) => {
@@ -188,13 +203,12 @@ fn answer_in(frame: Incoming) -> Result<(u64, Result<Reply, Refused>), String> {
         }
     };
     let correlation = frame.correlation;
-    let granted: Extensions = [Extension::Requests].into_iter().collect();
     match frame.answer(granted) {
         Ok(Answer::Reply(reply)) => Ok((correlation, Ok(reply))),
         Ok(Answer::Refused(refused)) => Ok((correlation, Err(refused))),
-        Ok(Answer::Published(_) | Answer::Deliver(_)) => {
-            Err("a frame of another extension came on a call stream".to_owned())
-        }
+        Ok(
+            Answer::Published(_) | Answer::Deliver(_) | Answer::Expiring(_) | Answer::Renewed(_),
+        ) => Err("a frame of another extension came on a call stream".to_owned()),
         Err(refused) => Err(refused.to_string()),
     }
 }

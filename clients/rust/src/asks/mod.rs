@@ -154,7 +154,11 @@ impl Inner {
                 return Attempt::Failed(CallFailed::NotSent { why });
             }
         };
-        if !link.granted.requests() {
+        if !link
+            .granted
+            .extensions
+            .contains(call.ask.kind().extension())
+        {
             return match self.ask_published(call, how).await {
                 Ok(reply) => Attempt::Answered(reply),
                 Err(failed) => Attempt::Failed(failed),

@@ -101,7 +101,7 @@ impl From<WriteFailed> for Refusal {
             WriteFailed::Unconfirmed => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
             }
-            WriteFailed::Stopping => Self::not_ready(message),
+            WriteFailed::Unreachable | WriteFailed::Stopping => Self::not_ready(message),
         }
     }
 }

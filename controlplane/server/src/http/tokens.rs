@@ -107,16 +107,14 @@ pub(crate) fn dev_token(
         .signing_key(tenant)
         .ok_or_else(|| Refusal::forbidden("no permissions"))?;
     let issued_at = now().0 / 1000;
-    let claims = Claims {
-        tenant: tenant.clone(),
-        subject: spec.principal.clone(),
+    let mut claims = Claims::new(
+        tenant.clone(),
+        spec.principal.clone(),
         audience,
-        issued_at,
-        expires_at: issued_at + life,
+        (issued_at, life),
         permissions,
-        actor: None,
-        loopback_only: life > DEV_TOKEN_SECONDS_ANYWHERE,
-    };
+    );
+    claims.loopback_only = life > DEV_TOKEN_SECONDS_ANYWHERE;
     let felix_token = mint(&key, &claims).map_err(|failed| match failed {
         MintFailed::TooLarge { .. } => Refusal::invalid(failed.to_string()),
         MintFailed::LifeTooLong { .. } | MintFailed::Signing => {
