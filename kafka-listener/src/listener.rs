@@ -218,7 +218,8 @@ impl Running {
         self.tasks
             .spawn(until(stop.clone(), upkeep(Arc::clone(&self.shared))));
         if let Some(tls) = tls {
-            self.tasks.spawn(until(stop.clone(), watch_certificate(tls)));
+            self.tasks
+                .spawn(until(stop.clone(), watch_certificate(tls)));
         }
     }
 }
@@ -256,8 +257,10 @@ impl Shared {
 
 /// Unix milliseconds.
 pub(crate) fn now() -> TimeMs {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    TimeMs(since.as_millis().try_into().unwrap_or(i64::MAX))
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    TimeMs(since.as_millis().try_into().unwrap_or(u64::MAX))
 }
 
 async fn follow(
@@ -399,7 +402,9 @@ async fn watch_certificate(tls: Arc<Tls>) {
         match tls.reload() {
             Ok(true) => tracing::info!("another certificate is shown from now on"),
             Ok(false) => {}
-            Err(error) => tracing::warn!(%error, "the certificate on disk cannot be used; the earlier one stays"),
+            Err(error) => {
+                tracing::warn!(%error, "the certificate on disk cannot be used; the earlier one stays")
+            }
         }
     }
 }
@@ -420,7 +425,10 @@ mod tests {
         let bound = SocketAddr::from(([127, 0, 0, 1], 9092));
         let told = |text| advertised(text, bound).unwrap();
         assert_eq!(told(None), ("127.0.0.1".to_owned(), 9092));
-        assert_eq!(told(Some("kafka.example:443")), ("kafka.example".to_owned(), 443));
+        assert_eq!(
+            told(Some("kafka.example:443")),
+            ("kafka.example".to_owned(), 443)
+        );
         assert_eq!(told(Some("[::1]:9")), ("::1".to_owned(), 9));
         for bad in ["kafka.example", ":9", "kafka:x"] {
             assert!(advertised(Some(bad), bound).is_err(), "{bad}");

@@ -39,12 +39,14 @@ impl Names {
 
     /// The keys that verify a tenant's tokens; none for a tenant nobody knows.
     pub(crate) fn keys(&self, tenant: &TenantId) -> Arc<KeySet> {
-        self.made(tenant).map_or_else(Arc::default, |made| made.keys)
+        self.made(tenant)
+            .map_or_else(Arc::default, |made| made.keys)
     }
 
     /// The topics of a tenant as far as they are known here; none for a tenant nobody knows.
     pub(crate) fn topics(&self, tenant: &TenantId) -> Arc<Topics> {
-        self.made(tenant).map_or_else(Arc::default, |made| made.topics)
+        self.made(tenant)
+            .map_or_else(Arc::default, |made| made.topics)
     }
 
     /// Where a topic that does not exist belongs; `None` when no stream can have its name.

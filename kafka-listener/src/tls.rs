@@ -38,7 +38,9 @@ struct Held {
 
 impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tls").field("cert", &self.cert).finish_non_exhaustive()
+        f.debug_struct("Tls")
+            .field("cert", &self.cert)
+            .finish_non_exhaustive()
     }
 }
 
@@ -81,9 +83,8 @@ impl Held {
             path: path.into(),
             reason,
         };
-        let read = |path: &Path| {
-            std::fs::read(path).map_err(|error| refused(path, error.to_string()))
-        };
+        let read =
+            |path: &Path| std::fs::read(path).map_err(|error| refused(path, error.to_string()));
         let pem = (read(cert)?, read(key)?);
         let chain = CertificateDer::pem_slice_iter(&pem.0)
             .collect::<Result<Vec<_>, _>>()
@@ -94,14 +95,13 @@ impl Held {
         let private = PrivateKeyDer::from_pem_slice(&pem.1)
             .map_err(|error| refused(key, error.to_string()))?;
         let unusable = |error: rustls::Error| TlsRefused::Unusable(error.to_string());
-        let config = ServerConfig::builder_with_provider(
-            rustls::crypto::ring::default_provider().into(),
-        )
-        .with_safe_default_protocol_versions()
-        .map_err(unusable)?
-        .with_no_client_auth()
-        .with_single_cert(chain, private)
-        .map_err(unusable)?;
+        let config =
+            ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+                .with_safe_default_protocol_versions()
+                .map_err(unusable)?
+                .with_no_client_auth()
+                .with_single_cert(chain, private)
+                .map_err(unusable)?;
         Ok(Self {
             pem,
             config: Arc::new(config),

@@ -164,15 +164,22 @@ mod tests {
         record["namespace"] = namespace.into();
         record["max_record_bytes"] = 1000.into();
         record["incarnation"] = incarnation.into();
-        serde_json::from_value::<StreamRecord>(record).map(Arc::new).unwrap()
+        serde_json::from_value::<StreamRecord>(record)
+            .map(Arc::new)
+            .unwrap()
     }
 
     fn tenant(streams: &[(&str, &str)]) -> TenantEntry {
         let mut tenant = TenantEntry::default();
         for (namespace, name) in streams {
-            let space = tenant.namespaces.entry(namespace.parse().unwrap()).or_default();
+            let space = tenant
+                .namespaces
+                .entry(namespace.parse().unwrap())
+                .or_default();
             let space: &mut NamespaceEntry = Arc::make_mut(space);
-            space.streams.insert(name.parse().unwrap(), stream(namespace, name, 1));
+            space
+                .streams
+                .insert(name.parse().unwrap(), stream(namespace, name, 1));
         }
         tenant
     }
@@ -182,8 +189,19 @@ mod tests {
         let topics = Topics::of(&tenant(&[("default", "orders"), ("shop", "orders")]));
         let names: Vec<_> = topics.iter().map(|topic| topic.name.as_str()).collect();
         assert_eq!(names, ["orders", "shop.orders"]);
-        assert_eq!(topics.named("shop.orders").unwrap().stream.namespace.as_str(), "shop");
-        assert_eq!(topics.of_stream("shop", "orders").unwrap().name, "shop.orders");
+        assert_eq!(
+            topics
+                .named("shop.orders")
+                .unwrap()
+                .stream
+                .namespace
+                .as_str(),
+            "shop"
+        );
+        assert_eq!(
+            topics.of_stream("shop", "orders").unwrap().name,
+            "shop.orders"
+        );
         assert!(topics.named("default.orders").is_none());
     }
 
@@ -209,9 +227,15 @@ mod tests {
     fn a_new_topic_goes_where_its_first_part_says() {
         let tenant = tenant(&[("shop", "x")]);
         let there = place(&tenant, "shop.orders").unwrap();
-        assert_eq!((there.namespace.as_str(), there.stream.as_str()), ("shop", "orders"));
+        assert_eq!(
+            (there.namespace.as_str(), there.stream.as_str()),
+            ("shop", "orders")
+        );
         let here = place(&tenant, "store.orders").unwrap();
-        assert_eq!((here.namespace.as_str(), here.stream.as_str()), ("default", "store.orders"));
+        assert_eq!(
+            (here.namespace.as_str(), here.stream.as_str()),
+            ("default", "store.orders")
+        );
         for bad in ["", ".", "..", "_x", "a b", "shop."] {
             let placed = place(&tenant, bad);
             assert!(placed.is_err() || bad == "shop.", "{bad}: {placed:?}");

@@ -104,7 +104,12 @@ pub(crate) struct Logins {
 
 impl Logins {
     /// The one this token speaks for. Whoever calls has verified it.
-    pub(crate) fn share(&self, principal: Principal, tokens: Tokens, upstream: &Upstream) -> Arc<Who> {
+    pub(crate) fn share(
+        &self,
+        principal: Principal,
+        tokens: Tokens,
+        upstream: &Upstream,
+    ) -> Arc<Who> {
         let digest = digest(principal.tenant.as_str(), &tokens);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(who) = known.get(&digest).and_then(Weak::upgrade) {

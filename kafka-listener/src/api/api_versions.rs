@@ -100,7 +100,10 @@ mod tests {
     #[test]
     fn the_compact_form_has_no_tags_and_an_old_header() {
         let answer = ask(3, b"\x02a\x021\0");
-        assert_eq!(u32::from_be_bytes(answer[..4].try_into().unwrap()) as usize, answer.len() - 4);
+        assert_eq!(
+            u32::from_be_bytes(answer[..4].try_into().unwrap()) as usize,
+            answer.len() - 4
+        );
         assert_eq!(&answer[8..10], &NONE.to_be_bytes());
         assert_eq!(usize::from(answer[10]), Api::ALL.len() + 1);
         assert_eq!(answer.len(), 11 + 7 * Api::ALL.len() + 5);

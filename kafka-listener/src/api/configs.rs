@@ -38,7 +38,8 @@ pub(super) async fn answer(
 ) -> DescribeConfigsResponse {
     let names = request.resources.iter();
     let names = names.filter(|one| one.resource_type == TOPIC);
-    ctx.topics_with(names.map(|one| one.resource_name.as_str())).await;
+    ctx.topics_with(names.map(|one| one.resource_name.as_str()))
+        .await;
     let results = request.resources.iter().map(|asked| {
         let result = DescribeConfigsResult::default()
             .with_resource_type(asked.resource_type)
@@ -100,7 +101,11 @@ fn of_listener(ctx: &Ctx) -> Vec<Setting> {
         shown("broker.id", config.node_id.to_string(), Type::Int),
         shown("default.replication.factor", "1".into(), Type::Int),
         shown("log.cleanup.policy", "delete".into(), Type::List),
-        shown("log.message.timestamp.type", "CreateTime".into(), Type::Text),
+        shown(
+            "log.message.timestamp.type",
+            "CreateTime".into(),
+            Type::Text,
+        ),
         shown("message.max.bytes", BATCH_BYTES_MAX.to_string(), Type::Int),
         shown("min.insync.replicas", "1".into(), Type::Int),
         shown(
@@ -145,13 +150,14 @@ pub(super) async fn alter(
 
 async fn change(ctx: &Ctx, asked: &AlterConfigsResource, only_look: bool) -> Result<(), Refused> {
     if asked.resource_type != TOPIC {
-        let message = "only settings of topics can be changed; the listener has a configuration file";
+        let message =
+            "only settings of topics can be changed; the listener has a configuration file";
         return Err(Refused::new(INVALID_REQUEST, message));
     }
     let wanted = asked.resource_name.as_str();
     let topics = ctx.topics_with([wanted].into_iter()).await;
-    let topic = metadata::named(ctx, &topics, wanted)
-        .map_err(|code| Refused::new(code, name(code)))?;
+    let topic =
+        metadata::named(ctx, &topics, wanted).map_err(|code| Refused::new(code, name(code)))?;
     let mut changes = Settings::default();
     for config in &asked.configs {
         let value = match config.config_operation {

@@ -72,7 +72,9 @@ fn judge(kind: i8, key: &str) -> (i16, Option<StrBytes>) {
         ),
         _ => (
             INVALID_REQUEST,
-            Some(StrBytes::from_static_str("there are coordinators of groups only")),
+            Some(StrBytes::from_static_str(
+                "there are coordinators of groups only",
+            )),
         ),
     }
 }

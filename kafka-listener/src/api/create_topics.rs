@@ -13,7 +13,7 @@ use super::admin::{self, NewTopic, Refused};
 use super::{Ctx, Head, settings, text};
 use crate::topics::Topics;
 use crate::wire::codes::{
-    INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST,
+    INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, INVALID_REQUEST,
     INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS,
 };
 
@@ -24,7 +24,12 @@ pub(super) async fn answer(
 ) -> CreateTopicsResponse {
     let mut results = Vec::with_capacity(request.topics.len());
     for topic in &request.topics {
-        let twice = request.topics.iter().filter(|other| other.name == topic.name).count() > 1;
+        let twice = request
+            .topics
+            .iter()
+            .filter(|other| other.name == topic.name)
+            .count()
+            > 1;
         let made = if twice {
             let message = "the request names the topic more than once";
             Err(Refused::new(INVALID_REQUEST, message))
@@ -38,8 +43,17 @@ pub(super) async fn answer(
 
 async fn make(ctx: &Ctx, topic: &CreatableTopic, only_look: bool) -> Result<(), Refused> {
     let name = topic.name.as_str();
-    let bad_name = || Refused::new(INVALID_TOPIC_EXCEPTION, format!("{name:?} is no topic's name"));
-    let place = ctx.shared.names.place(ctx.who.tenant(), name).ok_or_else(bad_name)?;
+    let bad_name = || {
+        Refused::new(
+            INVALID_TOPIC_EXCEPTION,
+            format!("{name:?} is no topic's name"),
+        )
+    };
+    let place = ctx
+        .shared
+        .names
+        .place(ctx.who.tenant(), name)
+        .ok_or_else(bad_name)?;
     let new = wanted(topic)?;
     admin::control(ctx)?;
     if ctx.topics().named(name).is_some() {
@@ -64,7 +78,10 @@ fn wanted(topic: &CreatableTopic) -> Result<NewTopic, Refused> {
                 .filter(|count| (1..=felix_meta::limits::SHARDS_MAX).contains(count))
                 .ok_or_else(|| {
                     let most = felix_meta::limits::SHARDS_MAX;
-                    Refused::new(INVALID_PARTITIONS, format!("{count} partitions; 1 to {most} can be"))
+                    Refused::new(
+                        INVALID_PARTITIONS,
+                        format!("{count} partitions; 1 to {most} can be"),
+                    )
                 })?,
         ),
     };
@@ -75,7 +92,10 @@ fn wanted(topic: &CreatableTopic) -> Result<NewTopic, Refused> {
         );
         return Err(Refused::new(INVALID_REPLICATION_FACTOR, message));
     }
-    let pairs = topic.configs.iter().map(|one| (&one.name, one.value.as_ref()));
+    let pairs = topic
+        .configs
+        .iter()
+        .map(|one| (&one.name, one.value.as_ref()));
     Ok(NewTopic {
         partitions,
         settings: settings::read(pairs)?,
@@ -113,13 +133,15 @@ fn described(
             .with_num_partitions(asked.num_partitions.max(1))
             .with_replication_factor(1);
     };
-    let configs = settings::of_topic(&topic.stream).into_iter().map(|setting| {
-        CreatableTopicConfigs::default()
-            .with_name(text(setting.name))
-            .with_value(Some(text(&setting.value)))
-            .with_read_only(setting.read_only)
-            .with_config_source(if setting.own { 1 } else { 5 })
-    });
+    let configs = settings::of_topic(&topic.stream)
+        .into_iter()
+        .map(|setting| {
+            CreatableTopicConfigs::default()
+                .with_name(text(setting.name))
+                .with_value(Some(text(&setting.value)))
+                .with_read_only(setting.read_only)
+                .with_config_source(if setting.own { 1 } else { 5 })
+        });
     result
         .with_topic_id(Uuid::from_bytes(topic.id))
         .with_num_partitions(i32::try_from(topic.stream.shards).unwrap_or(i32::MAX))

@@ -5,5 +5,7 @@
 pub(crate) struct FetchSessions {}
 
 impl FetchSessions {
-    pub(crate) fn len(&self) -> usize { 0 }
+    pub(crate) fn len(&self) -> usize {
+        0
+    }
 }

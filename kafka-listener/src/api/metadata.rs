@@ -32,7 +32,11 @@ const OPERATIONS: [(u32, Action); 7] = [
 /// To see a topic at all.
 const DESCRIBE: u32 = 8;
 
-pub(super) async fn answer(ctx: Arc<Ctx>, head: Head, request: MetadataRequest) -> MetadataResponse {
+pub(super) async fn answer(
+    ctx: Arc<Ctx>,
+    head: Head,
+    request: MetadataRequest,
+) -> MetadataResponse {
     let asked = request.topics.as_deref();
     // In version 0 an empty list means all; later it means none, and null means all.
     let asked = asked.filter(|asked| head.version > 0 || !asked.is_empty());
@@ -156,7 +160,11 @@ async fn make(ctx: &Ctx, name: &str) -> Option<Arc<Topics>> {
     match admin::create(ctx, &place, &NewTopic::default()).await {
         Ok(_) => Some(ctx.topics()),
         Err(refused) => {
-            tracing::info!(topic = name, why = refused.message, "a topic that was asked for is not made");
+            tracing::info!(
+                topic = name,
+                why = refused.message,
+                "a topic that was asked for is not made"
+            );
             None
         }
     }

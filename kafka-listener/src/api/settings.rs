@@ -40,8 +40,16 @@ const WITHOUT_EFFECT: [(&str, &str, Type); 19] = [
     ("local.retention.bytes", "-2", Type::Long),
     ("local.retention.ms", "-2", Type::Long),
     ("max.compaction.lag.ms", "9223372036854775807", Type::Long),
-    ("message.timestamp.after.max.ms", "9223372036854775807", Type::Long),
-    ("message.timestamp.before.max.ms", "9223372036854775807", Type::Long),
+    (
+        "message.timestamp.after.max.ms",
+        "9223372036854775807",
+        Type::Long,
+    ),
+    (
+        "message.timestamp.before.max.ms",
+        "9223372036854775807",
+        Type::Long,
+    ),
     ("min.cleanable.dirty.ratio", "0.5", Type::Double),
     ("min.compaction.lag.ms", "0", Type::Long),
     ("min.insync.replicas", "1", Type::Int),
@@ -142,14 +150,13 @@ pub(super) fn read<'a>(
 ///
 /// # Errors
 /// [`Refused`] names the setting and what it can be.
-pub(super) fn set(
-    settings: &mut Settings,
-    name: &str,
-    value: Option<&str>,
-) -> Result<(), Refused> {
+pub(super) fn set(settings: &mut Settings, name: &str, value: Option<&str>) -> Result<(), Refused> {
     let bad = |can_be: &str| {
         let value = value.unwrap_or("null");
-        Refused::new(INVALID_CONFIG, format!("{name} cannot be {value:?}: {can_be}"))
+        Refused::new(
+            INVALID_CONFIG,
+            format!("{name} cannot be {value:?}: {can_be}"),
+        )
     };
     match name {
         "cleanup.policy" => {
@@ -212,11 +219,20 @@ mod tests {
 
     #[test]
     fn what_has_an_effect_is_read() {
-        assert_eq!(one("cleanup.policy", "compact").unwrap().cleanup, Some(Cleanup::Compact));
+        assert_eq!(
+            one("cleanup.policy", "compact").unwrap().cleanup,
+            Some(Cleanup::Compact)
+        );
         assert_eq!(one("retention.ms", "-1").unwrap().max_age, Some(None));
         assert_eq!(one("retention.ms", "1500").unwrap().max_age, Some(Some(2)));
-        assert_eq!(one("retention.bytes", "1000").unwrap().max_size, Some(Some(1000)));
-        assert_eq!(one("max.message.bytes", "5").unwrap().max_record_bytes, Some(5));
+        assert_eq!(
+            one("retention.bytes", "1000").unwrap().max_size,
+            Some(Some(1000))
+        );
+        assert_eq!(
+            one("max.message.bytes", "5").unwrap().max_record_bytes,
+            Some(5)
+        );
     }
 
     #[test]

@@ -100,7 +100,10 @@ impl Frames {
     ///
     /// # Errors
     /// What the system says of the connection.
-    pub(crate) async fn fill<R: AsyncRead + Unpin>(&mut self, from: &mut R) -> std::io::Result<bool> {
+    pub(crate) async fn fill<R: AsyncRead + Unpin>(
+        &mut self,
+        from: &mut R,
+    ) -> std::io::Result<bool> {
         let length = match self.buffer.first_chunk::<4>() {
             Some(length) => usize::try_from(i32::from_be_bytes(*length)).unwrap_or(0),
             None => 0,
@@ -120,9 +123,17 @@ impl Frames {
             // Twice of what came, so that a length alone takes no memory.
             missing.min(self.buffer.len().max(READ_AHEAD_BYTES))
         };
-        let least = if self.buffer.is_empty() { FIRST_BYTES } else { READ_AHEAD_BYTES };
+        let least = if self.buffer.is_empty() {
+            FIRST_BYTES
+        } else {
+            READ_AHEAD_BYTES
+        };
         let granted = self.held.is_some();
-        self.buffer.reserve(if granted { step.max(FIRST_BYTES) } else { least });
+        self.buffer.reserve(if granted {
+            step.max(FIRST_BYTES)
+        } else {
+            least
+        });
         Ok(from.read_buf(&mut self.buffer).await? > 0)
     }
 

@@ -93,7 +93,9 @@ where
 impl Conn {
     fn new(peer: SocketAddr, shared: Arc<Shared>) -> Self {
         let started = Instant::now();
-        let ctx = shared.anonymous_for(peer).map(|who| Ctx::new(&shared, who, peer));
+        let ctx = shared
+            .anonymous_for(peer)
+            .map(|who| Ctx::new(&shared, who, peer));
         Self {
             shared,
             peer,
@@ -209,7 +211,10 @@ impl Conn {
             login,
         } = finished.answer;
         let took = finished.began.elapsed();
-        self.shared.metrics.request_seconds.record(took.as_secs_f64());
+        self.shared
+            .metrics
+            .request_seconds
+            .record(took.as_secs_f64());
         for part in parts {
             self.outbox.push(part);
         }
@@ -241,7 +246,10 @@ impl Conn {
         let (header, body) = Header::read(frame).map_err(|why| malformed("some kind", &why))?;
         let api = Api::from_key(header.key).ok_or(Closed::Unserved(header.key))?;
         if length > CONTROL_FRAME_BYTES_MAX && api != Api::Produce {
-            return Err(malformed(api.name(), &format!("{length} bytes are too many")));
+            return Err(malformed(
+                api.name(),
+                &format!("{length} bytes are too many"),
+            ));
         }
         let call = Call {
             head: Head {
@@ -278,7 +286,9 @@ impl Conn {
         };
         if api == Api::ApiVersions {
             // In any version: that is how clients find out which ones there are.
-            return api::api_versions::answer(&call).map(Begun::Now).map_err(malformed);
+            return api::api_versions::answer(&call)
+                .map(Begun::Now)
+                .map_err(malformed);
         }
         if !api.serves(version) {
             let (min, max) = api.versions();
@@ -299,9 +309,8 @@ impl Conn {
             Api::SaslAuthenticate => {
                 let exchange = std::mem::take(&mut self.exchange);
                 let before = self.ctx.as_ref().map(|ctx| Arc::clone(&ctx.who));
-                let work =
-                    sasl::authenticate(&self.shared, self.peer, call, exchange, before)
-                        .map_err(malformed)?;
+                let work = sasl::authenticate(&self.shared, self.peer, call, exchange, before)
+                    .map_err(malformed)?;
                 self.judging = true;
                 Ok(Begun::Later(work))
             }
@@ -322,7 +331,9 @@ impl Conn {
         let peer = self.peer;
         let metrics = &self.shared.metrics;
         match why {
-            Closed::Gone(_) | Closed::Late(_) => tracing::debug!(%peer, %why, "a connection is closed"),
+            Closed::Gone(_) | Closed::Late(_) => {
+                tracing::debug!(%peer, %why, "a connection is closed")
+            }
             Closed::TooLong(_) | Closed::Malformed { .. } => {
                 metrics.malformed.increment(1);
                 tracing::warn!(%peer, %why, "a connection is closed");

@@ -95,7 +95,9 @@ mod tests {
         };
         let receiving = async {
             let mut all = Vec::new();
-            tokio::io::AsyncReadExt::read_to_end(&mut far, &mut all).await.unwrap();
+            tokio::io::AsyncReadExt::read_to_end(&mut far, &mut all)
+                .await
+                .unwrap();
             all
         };
         let ((), all) = tokio::join!(sending, receiving);

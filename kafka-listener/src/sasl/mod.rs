@@ -83,7 +83,9 @@ pub(crate) struct LoginRefused(pub(crate) String);
 /// [`Unreadable`] when the request's bytes are not what the protocol says.
 pub(crate) fn handshake(call: &Call, before: Exchange) -> Result<(Answer, Exchange), Unreadable> {
     let request: SaslHandshakeRequest = decode(call)?;
-    let known = MECHANISMS.iter().find(|(name, _)| *name == request.mechanism.as_str());
+    let known = MECHANISMS
+        .iter()
+        .find(|(name, _)| *name == request.mechanism.as_str());
     let (error, exchange) = match known {
         // In version 0 bare tokens without a header would follow; nobody sends it any more.
         _ if call.head.version < 1 => (UNSUPPORTED_VERSION, Exchange::Idle),
@@ -193,7 +195,8 @@ impl Step {
     fn welcome(&self, who: Arc<Who>) -> Answer {
         let life = who.principal.expires_at_ms.0.saturating_sub(now().0);
         // 0 would mean for ever.
-        let life = life.clamp(1, LOGIN_LIFE_MAX.as_millis().try_into().unwrap_or(i64::MAX));
+        let longest = LOGIN_LIFE_MAX.as_millis().try_into().unwrap_or(i64::MAX);
+        let life = i64::try_from(life).unwrap_or(longest).clamp(1, longest);
         let mut body = SaslAuthenticateResponse::default();
         if self.head.version >= 1 {
             body.session_lifetime_ms = life;

@@ -16,7 +16,9 @@ pub(super) fn read(bytes: &[u8]) -> Result<Credential, LoginRefused> {
         return Err(bad("the message is not [authzid] NUL authcid NUL password"));
     };
     if tenant.is_empty() || secret.is_empty() {
-        return Err(bad("the user name is the tenant and the password a token; one is empty"));
+        return Err(bad(
+            "the user name is the tenant and the password a token; one is empty",
+        ));
     }
     if !acts_for.is_empty() && acts_for != tenant {
         return Err(bad("acting for another user is not possible"));
@@ -42,7 +44,14 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused() {
-        for message in ["", "acme\0token", "\0\0token", "\0acme\0", "x\0acme\0t", "\0a\0b\0c"] {
+        for message in [
+            "",
+            "acme\0token",
+            "\0\0token",
+            "\0acme\0",
+            "x\0acme\0t",
+            "\0a\0b\0c",
+        ] {
             assert!(read(message.as_bytes()).is_err(), "{message:?}");
         }
         assert!(read(b"\0acme\0\xff").is_err());

@@ -144,6 +144,10 @@ mod tests {
         assert_eq!(Api::SaslHandshake.versions().0, 0);
         assert_eq!(Api::from_key(10), Some(Api::FindCoordinator));
         // Telemetry and share groups change what clients do when they are there.
-        assert!([71, 72, 76, 78, 88].iter().all(|key| Api::from_key(*key).is_none()));
+        assert!(
+            [71, 72, 76, 78, 88]
+                .iter()
+                .all(|key| Api::from_key(*key).is_none())
+        );
     }
 }

@@ -86,14 +86,23 @@ mod tests {
     fn codes_are_those_of_the_protocol() {
         use kafka_protocol::error::ResponseError;
         for (ours, theirs) in [
-            (UNKNOWN_TOPIC_OR_PARTITION, ResponseError::UnknownTopicOrPartition),
+            (
+                UNKNOWN_TOPIC_OR_PARTITION,
+                ResponseError::UnknownTopicOrPartition,
+            ),
             (INVALID_RECORD, ResponseError::InvalidRecord),
             (FENCED_INSTANCE_ID, ResponseError::FencedInstanceId),
             (UNKNOWN_TOPIC_ID, ResponseError::UnknownTopicId),
             (STALE_MEMBER_EPOCH, ResponseError::StaleMemberEpoch),
-            (SASL_AUTHENTICATION_FAILED, ResponseError::SaslAuthenticationFailed),
+            (
+                SASL_AUTHENTICATION_FAILED,
+                ResponseError::SaslAuthenticationFailed,
+            ),
             (KAFKA_STORAGE_ERROR, ResponseError::KafkaStorageError),
-            (THROTTLING_QUOTA_EXCEEDED, ResponseError::ThrottlingQuotaExceeded),
+            (
+                THROTTLING_QUOTA_EXCEEDED,
+                ResponseError::ThrottlingQuotaExceeded,
+            ),
             (GROUP_MAX_SIZE_REACHED, ResponseError::GroupMaxSizeReached),
         ] {
             assert_eq!(ours, theirs.code());

@@ -216,7 +216,10 @@ mod tests {
         for api in Api::ALL {
             let (min, max) = api.versions();
             for version in min..=max {
-                for body in [&[0x7f, 0xff, 0xff, 0xff][..], &[0xff, 0xff, 0xff, 0xff, 0x07]] {
+                for body in [
+                    &[0x7f, 0xff, 0xff, 0xff][..],
+                    &[0xff, 0xff, 0xff, 0xff, 0x07],
+                ] {
                     // Whatever it is taken for, it cannot be whole.
                     let checked = check(*api, version, body);
                     let no_arrays = matches!(api, Api::ApiVersions | Api::DescribeLogDirs)
@@ -237,7 +240,10 @@ mod tests {
 
     #[test]
     fn what_is_left_over_is_refused() {
-        assert_eq!(check(Api::Metadata, 0, &[0, 0, 0, 0, 9]), Err(Malformed::Left(1)));
+        assert_eq!(
+            check(Api::Metadata, 0, &[0, 0, 0, 0, 9]),
+            Err(Malformed::Left(1))
+        );
         assert_eq!(check(Api::Metadata, 0, &[0, 0, 0, 0]), Ok(()));
     }
 

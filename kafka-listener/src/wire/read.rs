@@ -232,7 +232,10 @@ mod tests {
 
     #[test]
     fn a_varint_is_five_bytes_at_most() {
-        assert_eq!(reader(&[0xff, 0xff, 0xff, 0xff, 0x0f]).varint(), Ok(u32::MAX));
+        assert_eq!(
+            reader(&[0xff, 0xff, 0xff, 0xff, 0x0f]).varint(),
+            Ok(u32::MAX)
+        );
         assert_eq!(
             reader(&[0xff, 0xff, 0xff, 0xff, 0x1f]).varint(),
             Err(Malformed::Varint)

@@ -66,7 +66,9 @@ impl Writer {
 
     /// A text; longer ones than the format allows are cut.
     pub(crate) fn text(&mut self, text: &[u8]) {
-        let text = text.get(..text.len().min(i16::MAX as usize)).unwrap_or(text);
+        let text = text
+            .get(..text.len().min(i16::MAX as usize))
+            .unwrap_or(text);
         if self.flexible {
             self.varint(text.len() as u32 + 1);
         } else {
