@@ -21,7 +21,8 @@ use crate::error::{CallFailed, ConnectFailed, Refused, Retry};
 use crate::groups::millis_u32;
 use crate::limits::HOPS_MAX;
 use crate::link::Link;
-use crate::session::{CALLS, NotAsked, is_about_token, open};
+use crate::publish::TokenUsed;
+use crate::session::{CALLS, NotAsked, is_about_token, open, ran_out};
 
 /// When a call is sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,6 +175,13 @@ impl Inner {
         };
         match answered.await {
             Ok(Ok(reply)) => Attempt::Answered(reply),
+            Ok(Err(refused))
+                if ran_out(&refused.failure) && !self.brokers.config.token.is_fixed() =>
+            {
+                // It is sent again on a stream with the next token.
+                let why = refused.to_string();
+                Attempt::Failed(CallFailed::NotSent { why })
+            }
             Ok(Err(refused)) => {
                 let owner = refused.owner.as_ref();
                 let leader = owner.and_then(|owner| owner.addr.as_ref()?.parse().ok());
@@ -211,7 +219,11 @@ impl Inner {
                 .unwrap_or_else(|_| Err(unsent("timed out".to_owned())))
             {
                 Ok(opened) => {
-                    let line = Line::start(opened);
+                    let key = TokenUsed {
+                        source: config.token.clone(),
+                        token,
+                    };
+                    let line = Line::start(opened, key);
                     *place = Some(line.clone());
                     return Ok(line);
                 }
