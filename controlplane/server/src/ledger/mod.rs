@@ -16,7 +16,7 @@ mod disk;
 mod memory;
 mod postgres;
 
-pub use disk::{Copier, CopyFailed, DiskLedger, OpenFailed};
+pub use disk::{DiskLedger, OpenFailed};
 pub use memory::MemoryLedger;
 pub use postgres::{Address, AddressRefused, PostgresLedger, PostgresRefused};
 
