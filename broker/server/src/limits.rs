@@ -101,3 +101,13 @@ pub(crate) const GROUPS_WITH_MEMBERS_MAX: usize = 10_000;
 
 /// Members of one group: more than a stream has shards would have nothing to do.
 pub(crate) const MEMBERS_PER_GROUP_MAX: usize = 1_024;
+
+/// How long before a token runs out its client is told, at most: enough to fetch another one slowly.
+pub(crate) const EXPIRY_WARNING_MS_MAX: u64 = 60_000;
+
+/// How long what was accepted on a stream may take to be answered after its token was revoked, and how long a client may
+/// take to read what it is owed. After that the stream is cut.
+pub(crate) const ENDING_WAIT: Duration = Duration::from_secs(2);
+
+/// How often it is looked at which tokens run out.
+pub(crate) const EXPIRY_LOOK_INTERVAL: Duration = Duration::from_millis(250);

@@ -11,6 +11,7 @@ use felix_journal::{RetentionPolicy, SyncMode};
 use felix_meta::{CacheRecord, Catalogue, StreamRecord, TenantEntry};
 use felix_model::{StreamId, TenantId};
 
+use crate::conn::standing::{Holder, Revoked};
 use crate::limits::{UNKNOWN_NAME_TTL, UNKNOWN_NAMES_MAX};
 use crate::shards::{Kind, StreamSpec};
 
@@ -73,6 +74,18 @@ impl Names {
         known.retain(|tenant, _| catalogue.tenant(tenant.as_str()).is_some());
         known.insert(tenant.clone(), (Arc::clone(entry), Arc::clone(&keys)));
         keys
+    }
+
+    /// What of that which a token rests on is gone, as the catalogue held here has it.
+    pub(crate) fn revoked(&self, holder: &Holder) -> Option<Revoked> {
+        let catalogue = self.catalogue();
+        let Some(entry) = catalogue.tenant(holder.principal.tenant.as_str()) else {
+            return Some(Revoked::Tenant);
+        };
+        if !entry.keys.iter().any(|key| *key.kid == *holder.key) {
+            return Some(Revoked::Key);
+        }
+        None
     }
 
     /// Asks the control plane for what is new, at most once a second however often it is called. `true` when it was

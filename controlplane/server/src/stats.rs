@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::ledger::{Measure, Standing};
+
 /// Counters of one control plane. Labels come from fixed sets only.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
@@ -48,7 +50,7 @@ impl Stats {
     }
 
     /// Everything in Prometheus' text form.
-    pub(crate) fn to_prometheus(&self, ready: bool, revision: u64) -> String {
+    pub(crate) fn to_prometheus(&self, ready: bool, revision: u64, ledger: &Ledger) -> String {
         let in_flight = self.in_flight.load(Ordering::Relaxed);
         let minted = self.tokens_minted.load(Ordering::Relaxed);
         let mut out = Page(String::new());
@@ -76,6 +78,22 @@ impl Stats {
             "Tokens signed.",
             minted,
         );
+        let kind = out.many(
+            "gauge",
+            "felix_controlplane_ledger_ready",
+            "1 while the ledger takes writes, by its kind.",
+        );
+        let of_kind = format!("kind=\"{}\"", ledger.standing.kind);
+        out.line(kind, &of_kind, ledger.standing.ready.into());
+        out.one(
+            "gauge",
+            "felix_controlplane_ledger_leads",
+            "1 while this process decides which write comes first.",
+            ledger.standing.leads.into(),
+        );
+        for measure in &ledger.measures {
+            out.one(measure.kind, measure.name, measure.help, measure.value);
+        }
         let requests = out.many(
             "counter",
             "felix_controlplane_requests_total",
@@ -104,6 +122,13 @@ impl Stats {
         }
         out.0
     }
+}
+
+/// What the ledger says of itself.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    pub(crate) standing: Standing,
+    pub(crate) measures: Vec<Measure>,
 }
 
 /// A text in Prometheus' form.

@@ -61,7 +61,8 @@ impl Caller {
 impl Drop for Caller {
     fn drop(&mut self) {
         if !self.answered {
-            let failure = Failure::new(Code::Unacknowledged, "the broker stopped waiting");
+            let unknown = || Failure::new(Code::Unacknowledged, "the broker stopped waiting");
+            let failure = self.answers.ending().unwrap_or_else(unknown);
             self.send(Err(failure.into()));
         }
     }
@@ -83,6 +84,8 @@ enum Family {
     Commits,
     Groups,
     Members,
+    Raw,
+    Teams,
 }
 
 impl Family {
@@ -112,6 +115,25 @@ impl Family {
             | Ask::ScheduleCancel(_)
             | Ask::ScheduleList(_) => Self::Groups,
             Ask::MemberJoin(_) | Ask::MemberHeartbeat(_) | Ask::MemberLeave(_) => Self::Members,
+            Ask::RawAppend(_)
+            | Ask::RawFetch(_)
+            | Ask::RawOffsets(_)
+            | Ask::RawEpochEnd(_)
+            | Ask::RawDeleteRecords(_)
+            | Ask::RawProducerId(_)
+            | Ask::RawDescribe(_) => Self::Raw,
+            Ask::KafkaJoin(_)
+            | Ask::KafkaSync(_)
+            | Ask::KafkaHeartbeat(_)
+            | Ask::KafkaLeave(_)
+            | Ask::KafkaCommit(_)
+            | Ask::KafkaOffsets(_)
+            | Ask::KafkaForget(_)
+            | Ask::KafkaDescribe(_)
+            | Ask::KafkaList(_)
+            | Ask::KafkaDelete(_)
+            | Ask::ConsumerHeartbeat(_)
+            | Ask::ConsumerDescribe(_) => Self::Teams,
         }
     }
 }
@@ -154,7 +176,18 @@ pub(crate) async fn hand_over(state: &mut StreamState, gathered: Gathered) {
             Family::Groups => crate::groups::calls(state, turn).await,
             Family::Commits => commits::requests::turn(state, turn).await,
             Family::Members => members::requests::turn(state, turn).await,
+            Family::Raw | Family::Teams => refuse(turn),
         }
+    }
+}
+
+/// Calls of an extension that this broker does not announce.
+fn refuse(turn: Turn) {
+    for (_, caller) in turn.asks {
+        caller.fail(Failure::new(
+            Code::FeatureNotEnabled,
+            "the extension is not served here",
+        ));
     }
 }
 

@@ -179,6 +179,9 @@ async fn try_publish(
     if stream.conn.shared.draining() {
         return Err((answer, closed(CloseReason::Stopping).into()));
     }
+    if let Some(failure) = stream.refusal() {
+        return Err((answer, failure.into()));
+    }
     let handle = match stream.route_publish(route).await {
         Ok(handle) => handle,
         Err(failure) => return Err((answer, failure.into())),

@@ -123,12 +123,13 @@ pub(super) fn readiness(app: &App) -> Result<Json<Value>, Refusal> {
     if app.is_ready() {
         return Ok(Json(json!({ "status": "ok" })));
     }
-    let why = if app.is_draining() {
-        "draining"
-    } else {
-        "the ledger takes no writes"
-    };
-    Err(Refusal::not_ready(why))
+    if app.is_draining() {
+        return Err(Refusal::not_ready("draining"));
+    }
+    let why = app.authority.standing().why_not;
+    Err(Refusal::not_ready(
+        why.unwrap_or_else(|| "the ledger takes no writes".into()),
+    ))
 }
 
 fn own_region(app: &App) -> Region {

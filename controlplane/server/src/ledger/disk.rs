@@ -6,7 +6,7 @@
 //! ```
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use felix_journal::backup::{self, CopyRefused};
@@ -16,8 +16,9 @@ use felix_journal::{
 use felix_meta::Revision;
 use felix_model::batch::BuildRefused;
 use felix_model::{BatchBuilder, BatchOptions, Generation, Offset, Records, patch};
+use tokio::sync::watch;
 
-use super::{AppendRefused, Ledger, ReadFailed};
+use super::{AppendRefused, ConfirmFailed, Ledger, ReadFailed, Standing};
 
 /// The directory of the log.
 const LEDGER: &str = "ledger";
@@ -75,19 +76,34 @@ impl Copier {
     }
 }
 
-/// A log of felix-journal that is synced before an append returns.
+/// A log of felix-journal that is synced before an append returns. One process at a time has it.
 #[derive(Debug)]
 pub struct DiskLedger {
     disk: Arc<dyn Disk>,
-    log: Log,
+    writing: Mutex<Writing>,
     reader: LogReader,
-    generation: Generation,
+    /// The newest revision that was answered.
+    moved: watch::Sender<Revision>,
     root: PathBuf,
     snapshot_file: PathBuf,
-    /// What broke it. The log's end may then be ahead of what was answered.
-    failed: Option<String>,
     /// Last, so that the directory is free for others only when the log is closed.
     _dir: DataDir,
+}
+
+#[derive(Debug)]
+struct Writing {
+    log: Log,
+    generation: Generation,
+    /// What broke it. The log's end may then be ahead of what was answered.
+    failed: Option<String>,
+}
+
+impl Writing {
+    fn fail(&mut self, why: &impl ToString) -> AppendRefused {
+        let why = why.to_string();
+        self.failed = Some(why.clone());
+        AppendRefused::Failed(why)
+    }
 }
 
 impl DiskLedger {
@@ -119,12 +135,15 @@ impl DiskLedger {
         };
         Ok(Self {
             reader: log.reader(),
-            log,
-            generation,
+            moved: watch::Sender::new(Revision(log.end().0)),
+            writing: Mutex::new(Writing {
+                log,
+                generation,
+                failed: None,
+            }),
             root: data_dir.root().to_path_buf(),
             snapshot_file: data_dir.root().join("ledger.snapshot"),
             disk,
-            failed: None,
             _dir: data_dir,
         })
     }
@@ -139,20 +158,23 @@ impl DiskLedger {
         }
     }
 
-    fn fail(&mut self, why: &impl ToString) -> AppendRefused {
-        let why = why.to_string();
-        self.failed = Some(why.clone());
-        AppendRefused::Failed(why)
+    fn writing(&self) -> MutexGuard<'_, Writing> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Ledger for DiskLedger {
     fn revision(&self) -> Revision {
-        Revision(self.log.end().0)
+        *self.moved.borrow()
     }
 
-    fn append(&mut self, expected: Revision, records: &[Bytes]) -> Result<(), AppendRefused> {
-        if let Some(why) = &self.failed {
+    fn watch(&self) -> watch::Receiver<Revision> {
+        self.moved.subscribe()
+    }
+
+    fn append(&self, expected: Revision, records: &[Bytes]) -> Result<(), AppendRefused> {
+        let writing = &mut *self.writing();
+        if let Some(why) = &writing.failed {
             return Err(AppendRefused::Failed(why.clone()));
         }
         let found = self.revision();
@@ -162,24 +184,25 @@ impl Ledger for DiskLedger {
         if records.is_empty() {
             return Ok(());
         }
-        let batch = batch_of(records, Offset(found.0), self.generation)
+        let batch = batch_of(records, Offset(found.0), writing.generation)
             .map_err(|error| AppendRefused::Unfit(error.to_string()))?;
-        match self.log.append(&[batch]) {
+        match writing.log.append(&[batch]) {
             Ok(()) => {}
             Err(AppendFailed::Full) => return Err(AppendRefused::Full),
-            Err(error) => return Err(self.fail(&error)),
+            Err(error) => return Err(writing.fail(&error)),
         }
-        match self.log.sync() {
-            Ok(_) => Ok(()),
-            Err(error) => Err(self.fail(&error)),
+        if let Err(error) = writing.log.sync() {
+            return Err(writing.fail(&error));
         }
+        self.moved.send_replace(Revision(writing.log.end().0));
+        Ok(())
     }
 
     fn read_after(&self, after: Revision, bytes_max: usize) -> Result<Vec<Bytes>, ReadFailed> {
         let from = Offset(after.0);
         let page = self
             .reader
-            .read(from, bytes_max, self.log.end())
+            .read(from, bytes_max, Offset(self.revision().0))
             .map_err(|error| ReadFailed(error.to_string()))?;
         let mut found = Vec::new();
         for batch in &page.batches {
@@ -194,16 +217,41 @@ impl Ledger for DiskLedger {
         Ok(found)
     }
 
-    fn keep_snapshot(&mut self, at: Revision, state: &[u8]) -> Result<(), ReadFailed> {
+    /// Nobody else writes, and what was answered was shown before.
+    fn confirm(&self) -> Result<Revision, ConfirmFailed> {
+        Ok(self.revision())
+    }
+
+    fn keep_snapshot(&self, at: Revision, state: &[u8]) -> Result<(), ReadFailed> {
+        let kept = self.snapshot().ok().flatten();
+        // One from beyond the end belongs to records that are not there.
+        if kept.is_some_and(|(kept, _)| kept > at && kept <= self.revision()) {
+            return Ok(());
+        }
         let mut bytes = format!("{at}\n").into_bytes();
         bytes.extend_from_slice(state);
         durable::replace(&*self.disk, &self.snapshot_file, &bytes)
             .map_err(|error| ReadFailed(error.to_string()))
     }
 
+    fn standing(&self) -> Standing {
+        // A long flush is no trouble, and nobody waits for it here.
+        let failed = match self.writing.try_lock() {
+            Ok(writing) => writing.failed.clone(),
+            Err(_) => None,
+        };
+        Standing::alone("disk", failed)
+    }
+
     fn close(self: Box<Self>) {
-        let Self { log, reader, .. } = *self;
+        let Self {
+            writing, reader, ..
+        } = *self;
         drop(reader);
+        let log = writing
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+            .log;
         if let Err(error) = log.close() {
             tracing::warn!(%error, "the ledger was not closed in order");
         }
@@ -244,3 +292,6 @@ fn batch_of(
     patch(&mut batch, base, generation);
     Ok(batch.freeze())
 }
+
+#[cfg(test)]
+mod tests;
