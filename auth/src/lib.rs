@@ -4,7 +4,7 @@
 //! answers "may this principal do this to that". The control plane mints with this crate; broker, gateway and Kafka
 //! listener verify with it, so there is one opinion about what a token means.
 //!
-//! What never lives here: sockets, files, the clock (time is an argument), and knowledge of which tenants exist. A
+//! What never lives here: files, the clock (time is an argument), sockets outside [`fetch`], and knowledge of which tenants exist. A
 //! token of a tenant without keys is refused in the same words as a token with an unknown key.
 //!
 //! Begin with [`verify`], which turns a token into a [`Principal`]; then read [`Permission`] for the grammar and
@@ -13,10 +13,12 @@
 mod action;
 mod digest;
 mod explain;
+pub mod fetch;
 mod key;
 mod matcher;
 mod narrow;
 mod object;
+pub mod oidc;
 mod permission;
 mod principal;
 mod resource;

@@ -303,8 +303,8 @@ fn an_unknown_flag_is_refused_as_it_may_change_the_body() {
 fn names_that_nobody_here_knows_are_passed_over() {
     let names = [
         "nobody's", "records", "", "reauth", "raw", "requests", "records",
-    ];
-    let names = names.map(str::to_owned);
+    ]
+    .map(str::to_owned);
     let known = Extensions::from_names(&names);
     assert_eq!(known, all_extensions());
     assert_eq!(known.names(), ["records", "requests", "raw", "reauth"]);

@@ -194,8 +194,8 @@ impl Writer {
             Decision::Unchanged => return Ok(None),
         };
         let rows = changes(&self.staged, &event);
-        let entry = Entry::new(self.staged.revision().next(), now(), event);
-        self.staged.apply(&entry.event);
+        let entry = self.staged.entry(now(), event, None);
+        self.staged.apply_entry(&entry);
         // Events are plain records with string keys, which always have a JSON form. Should one have none, its record
         // is empty, and the flush fails before anything is written.
         let written = serde_json::to_value(&entry).and_then(|entry| {
@@ -300,7 +300,7 @@ impl Writer {
                     }
                 };
                 let rows = changes(&self.staged, &entry.event);
-                self.staged.apply(&entry.event);
+                self.staged.apply_entry(&entry);
                 let entry = Arc::new(entry);
                 let staged = Staged {
                     entry,

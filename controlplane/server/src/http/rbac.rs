@@ -14,7 +14,7 @@ use felix_model::TenantId;
 use serde::Serialize;
 
 use super::body::{Raw, name};
-use super::caller::{Caller, Ticket};
+use super::caller::{Caller, Ticket, now};
 use super::error::Refusal;
 use super::page::{Paging, Window};
 use crate::app::App;
@@ -78,7 +78,7 @@ pub(crate) async fn remove_policy(
 ) -> Result<StatusCode, Refusal> {
     let (tenant, policy) = permitted_policy(&app, &ticket, &tenant, &body)?;
     app.authority
-        .submit(Command::RemovePolicy(tenant, policy))
+        .submit(Command::RemovePolicy(tenant, policy, now()))
         .await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -140,7 +140,7 @@ pub(crate) async fn remove_grouping(
 ) -> Result<StatusCode, Refusal> {
     let (tenant, grouping) = permitted_grouping(&app, &ticket, &tenant, &body)?;
     app.authority
-        .submit(Command::RemoveGrouping(tenant, grouping))
+        .submit(Command::RemoveGrouping(tenant, grouping, now()))
         .await?;
     Ok(StatusCode::NO_CONTENT)
 }
