@@ -30,6 +30,7 @@ mod keyed;
 mod limits;
 mod link;
 mod publish;
+pub mod raw;
 mod record;
 mod requests;
 mod router;

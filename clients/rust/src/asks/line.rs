@@ -10,7 +10,7 @@ use felix_wire::frame::Incoming;
 use felix_wire::message::Message;
 use felix_wire::publish::PublishTooLong;
 use quinn::SendStream;
-use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::frames::Frames;
 use crate::limits::{CALL_BYTES, CALLS_UNANSWERED};
@@ -27,8 +27,8 @@ struct Shared {
     /// There is something to write, or the stream is lost.
     wake: Notify,
     /// Calls that may be unanswered, and the bytes of their frames.
-    window: Semaphore,
-    room: Semaphore,
+    window: Arc<Semaphore>,
+    room: Arc<Semaphore>,
 }
 
 #[derive(Debug, Default)]
@@ -39,13 +39,28 @@ struct State {
     lost: Option<String>,
 }
 
-/// A call that waits for its answer. Forgets it when the caller gives up.
-struct Waiting<'a> {
-    shared: &'a Shared,
+/// A call on its way. Forgotten when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    shared: Arc<Shared>,
     correlation: u64,
+    answered: oneshot::Receiver<Result<Reply, Refused>>,
+    _window: OwnedSemaphorePermit,
+    _room: OwnedSemaphorePermit,
 }
 
-impl Drop for Waiting<'_> {
+impl Sent {
+    /// Waits for the answer.
+    pub(crate) async fn answer(mut self) -> Result<Result<Reply, Refused>, NotAsked> {
+        let answered = (&mut self.answered).await;
+        answered.map_err(|_| NotAsked::Lost {
+            sent: true,
+            why: self.shared.lock().lost.clone().unwrap_or_default(),
+        })
+    }
+}
+
+impl Drop for Sent {
     fn drop(&mut self) {
         self.shared.lock().pending.remove(&self.correlation);
     }
@@ -57,8 +72,8 @@ impl Line {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             wake: Notify::new(),
-            window: Semaphore::new(CALLS_UNANSWERED),
-            room: Semaphore::new(CALL_BYTES as usize),
+            window: Arc::new(Semaphore::new(CALLS_UNANSWERED)),
+            room: Arc::new(Semaphore::new(CALL_BYTES as usize)),
         });
         tokio::spawn(write(Arc::clone(&shared), opened.send));
         let granted = opened.granted.extensions;
@@ -73,24 +88,24 @@ impl Line {
     /// Sends a call and waits for its answer, and before that for room. Cancel-safe: the call may be carried out
     /// all the same.
     pub(crate) async fn call(&self, call: &Call) -> Result<Result<Reply, Refused>, NotAsked> {
-        let shared = &*self.0;
+        self.send(call).await?.answer().await
+    }
+
+    /// Sends a call as soon as there is room, behind those that were sent before.
+    pub(crate) async fn send(&self, call: &Call) -> Result<Sent, NotAsked> {
+        let shared = &self.0;
         let unsent = |why: String| NotAsked::Lost { sent: false, why };
         let (mut frame, behind) = encode(call).map_err(|error| NotAsked::Protocol {
             what: error.to_string(),
         })?;
         let bytes = u32::try_from(frame.len() + behind.len()).unwrap_or(CALL_BYTES);
-        let _window = shared
-            .window
-            .acquire()
-            .await
-            .map_err(|closed| unsent(closed.to_string()))?;
-        let _room = shared
-            .room
-            .acquire_many(bytes.min(CALL_BYTES))
-            .await
-            .map_err(|closed| unsent(closed.to_string()))?;
+        let window = Arc::clone(&shared.window).acquire_owned().await;
+        let window = window.map_err(|closed| unsent(closed.to_string()))?;
+        let room = Arc::clone(&shared.room);
+        let room = room.acquire_many_owned(bytes.min(CALL_BYTES)).await;
+        let room = room.map_err(|closed| unsent(closed.to_string()))?;
         let (answer, answered) = oneshot::channel();
-        let waiting = {
+        let correlation = {
             let mut state = shared.lock();
             if let Some(why) = &state.lost {
                 return Err(unsent(why.clone()));
@@ -103,17 +118,15 @@ impl Line {
             state.outbox.put_shared(&frame.freeze());
             state.outbox.put_shared(&behind);
             state.pending.insert(correlation, answer);
-            Waiting {
-                shared,
-                correlation,
-            }
+            correlation
         };
         shared.wake.notify_one();
-        let answered = answered.await;
-        let why = || waiting.shared.lock().lost.clone().unwrap_or_default();
-        answered.map_err(|_| NotAsked::Lost {
-            sent: true,
-            why: why(),
+        Ok(Sent {
+            shared: Arc::clone(shared),
+            correlation,
+            answered,
+            _window: window,
+            _room: room,
         })
     }
 }

@@ -45,7 +45,7 @@ impl Link {
 }
 
 /// The end of a chain.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ChainHead {
     /// How many links there are.
     pub seq: u64,

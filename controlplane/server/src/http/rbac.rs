@@ -14,10 +14,11 @@ use felix_model::TenantId;
 use serde::Serialize;
 
 use super::body::{Raw, name};
-use super::caller::{Caller, Ticket, now};
+use super::caller::{Caller, Ticket};
 use super::error::Refusal;
 use super::page::{Paging, Window};
 use crate::app::App;
+use crate::clock::now;
 
 /// The rules within the caller's scope: a bare list, or a page when one is asked for.
 #[utoipa::path(get, path = "/v1/tenants/{tenant_id}/rbac/policies", tag = "rbac",

@@ -132,11 +132,15 @@ impl RawError {
     /// code is nearest to. The number is never one after which a producer may send its batch as a
     /// new one although it could be in the log.
     pub fn of(refused: &Refused) -> Self {
-        let reason = refused.failure.reason();
+        Self::of_code(refused.failure.code(), refused.failure.reason())
+    }
+
+    /// The same for a refusal that has this code and this reason.
+    pub fn of_code(code: Option<Code>, reason: Option<&str>) -> Self {
         if let Some(error) = reason.and_then(Self::from_word) {
             return error;
         }
-        match refused.failure.code() {
+        match code {
             Some(Code::Unauthenticated | Code::Forbidden | Code::Revoked) => {
                 Self::TopicAuthorizationFailed
             }
