@@ -683,7 +683,7 @@ impl Running {
 
 /// Whether every token that rested on a tenant's entry rests on another one as well.
 fn is_as_good(was: &TenantEntry, is: &TenantEntry) -> bool {
-    was.keys == is.keys
+    was.keys == is.keys && was.revocations == is.revocations
 }
 
 /// Applies what changes in the catalogue to what is served: deletions, new incarnations, new settings.

@@ -105,6 +105,9 @@ pub(crate) const MEMBERS_PER_GROUP_MAX: usize = 1_024;
 /// How long before a token runs out its client is told, at most: enough to fetch another one slowly.
 pub(crate) const EXPIRY_WARNING_MS_MAX: u64 = 60_000;
 
+/// A client is told no sooner than this after it brought a token.
+pub(crate) const EXPIRY_WARNING_PAUSE_MS: u64 = 500;
+
 /// How long what was accepted on a stream may take to be answered after its token was revoked, and how long a client may
 /// take to read what it is owed. After that the stream is cut.
 pub(crate) const ENDING_WAIT: Duration = Duration::from_secs(2);
