@@ -11,7 +11,7 @@ use felix_controlplane_client::{Api, CallFailed, Follower, FollowerState, TokenS
 use felix_journal::{DataDir, DataDirRefused, Journal, JournalOptions, RealDisk};
 use felix_model::{CacheId, ClusterId, NodeId, StreamId, TimeMs};
 use felix_wire::error::{Code, Failure};
-use felix_wire::extension::{Extension, Extensions};
+use felix_wire::extension::Extension;
 use felix_wire::flags::Flags;
 use felix_wire::negotiate::{Features, Served};
 use quinn::{Endpoint, VarInt};
@@ -298,7 +298,7 @@ fn served() -> Served {
             | Features::GROUP_CLAIM_CONTROL,
         publish_window: PUBLISH_WINDOW,
         listener_ports: Vec::new(),
-        extensions: Extensions::from_iter([Extension::Records, Extension::Requests]),
+        extensions: Extension::ALL.into_iter().collect(),
     }
 }
 
