@@ -14,6 +14,7 @@ use tokio::sync::watch;
 pub(crate) mod contract;
 mod disk;
 mod memory;
+pub mod raft;
 
 pub use disk::{Copier, CopyFailed, DiskLedger, OpenFailed};
 pub use memory::MemoryLedger;
