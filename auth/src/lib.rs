@@ -42,4 +42,4 @@ pub use token::{
     Audience, Claims, ISSUER, LEEWAY_SECONDS, LIFETIME_SECONDS_MAX, MintFailed, TOKEN_BYTES_MAX,
     issuer_digest, mint,
 };
-pub use verify::{TokenRefused, claimed_tenant, verify};
+pub use verify::{TokenRefused, claimed_key, claimed_tenant, verify};

@@ -74,7 +74,7 @@ pub fn granted<'a>(
 
 /// Adds what management of a tenant or a namespace brings with it, and takes away what has no use for the audience.
 ///
-/// Managing a tenant brings its namespaces; managing a namespace brings the streams and caches in it. The right to act
+/// Managing a tenant brings its namespaces, sessions and quotas; managing a namespace brings the streams and caches in it. The right to act
 /// for others is for the control plane alone, so brokers never see it in a token.
 #[must_use]
 pub fn expand(held: &[Permission], audience: Audience) -> Vec<Permission> {
@@ -89,6 +89,7 @@ pub fn expand(held: &[Permission], audience: Audience) -> Vec<Permission> {
                         namespace: NamePattern::Any,
                     },
                 });
+                all.extend(over(tenant, [Action::SessionManage, Action::QuotaManage]));
                 all.extend(within(tenant, &NamePattern::Any));
             }
             (Action::NamespaceManage, Object::Namespace { tenant, namespace }) => {
@@ -110,14 +111,9 @@ pub fn tenant_admin_policies(tenant: &str) -> Vec<Permission> {
         Action::RbacView,
         Action::RbacPolicyManage,
         Action::RbacAssignmentManage,
+        Action::AuditView,
     ];
-    let mut rules: Vec<Permission> = over_the_tenant
-        .into_iter()
-        .map(|action| Permission {
-            action,
-            object: Object::Tenant(tenant.into()),
-        })
-        .collect();
+    let mut rules: Vec<Permission> = over(tenant, over_the_tenant).collect();
     rules.push(Permission {
         action: Action::NamespaceManage,
         object: Object::Namespace {
@@ -126,6 +122,14 @@ pub fn tenant_admin_policies(tenant: &str) -> Vec<Permission> {
         },
     });
     rules
+}
+
+/// Grants over a tenant itself.
+fn over<const N: usize>(tenant: &str, actions: [Action; N]) -> impl Iterator<Item = Permission> {
+    actions.into_iter().map(move |action| Permission {
+        action,
+        object: Object::Tenant(tenant.into()),
+    })
 }
 
 fn within(tenant: &str, namespace: &NamePattern) -> Vec<Permission> {
@@ -220,6 +224,8 @@ mod tests {
             "stream.publish:stream:t/*/*",
             "stream.manage:stream:t/*/*",
             "cache.write:cache:t/*/*",
+            "session.manage:tenant:t",
+            "quota.manage:tenant:t",
         ] {
             assert!(expanded.contains(&wanted.parse().unwrap()), "{wanted}");
         }

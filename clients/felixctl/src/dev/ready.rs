@@ -75,15 +75,17 @@ impl Ready {
             brokers: Some(self.brokers.clone()),
             tenant: Some(self.tenant.clone()),
             namespace: Some(self.namespace.clone()),
-            token: Some(self.token.clone()),
+            token: Some(self.token.as_str().into()),
             token_file: None,
+            service_account_key_file: None,
             controlplane_url: Some(self.controlplane_url.clone()),
-            controlplane_token: Some(self.controlplane_token.clone()),
+            controlplane_token: Some(self.controlplane_token.as_str().into()),
             controlplane_token_file: None,
             controlplane_ca_file: None,
             ca_file: Some(self.ca_file.clone()),
             server_name: Some(self.server_name.clone()),
             broker_admin_url: Some(self.broker_admin_url.clone()),
+            sign_in: None,
         };
         contexts.add(CONTEXT, connection, Taken::Replace)?;
         contexts.select(CONTEXT)?;
