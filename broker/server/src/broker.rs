@@ -12,7 +12,7 @@ use felix_journal::{DataDir, DataDirRefused, Journal, JournalOptions, RealDisk};
 use felix_meta::{Catalogue, TenantEntry};
 use felix_model::{CacheId, ClusterId, NodeId, StreamId, TimeMs};
 use felix_wire::error::{Code, Failure};
-use felix_wire::extension::{Extension, Extensions};
+use felix_wire::extension::Extension;
 use felix_wire::flags::Flags;
 use felix_wire::negotiate::{Features, Served};
 use quinn::{Endpoint, VarInt};
@@ -303,11 +303,7 @@ fn served() -> Served {
             | Features::GROUP_CLAIM_CONTROL,
         publish_window: PUBLISH_WINDOW,
         listener_ports: Vec::new(),
-        extensions: Extensions::from_iter([
-            Extension::Records,
-            Extension::Requests,
-            Extension::Reauth,
-        ]),
+        extensions: Extension::ALL.into_iter().collect(),
     }
 }
 
@@ -683,7 +679,7 @@ impl Running {
 
 /// Whether every token that rested on a tenant's entry rests on another one as well.
 fn is_as_good(was: &TenantEntry, is: &TenantEntry) -> bool {
-    was.keys == is.keys
+    was.keys == is.keys && was.revocations == is.revocations
 }
 
 /// Applies what changes in the catalogue to what is served: deletions, new incarnations, new settings.
