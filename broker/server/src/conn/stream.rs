@@ -23,6 +23,7 @@ use super::standing::{Over, Standing, Stands};
 use super::{Conn, auth, publish, renewal, request};
 use crate::caches::CacheHandle;
 use crate::limits::{ENDING_WAIT, ROUTES_REMEMBERED_MAX, SMALL_FRAME_BYTES};
+use crate::quotas::{TenantUse, User};
 use crate::shards::{StreamHandle, StreamSpec};
 
 /// Polls of one stream that are kept in mind before those that were answered are let go.
@@ -34,6 +35,8 @@ pub(crate) struct StreamState {
     pub(crate) principal: Arc<Principal>,
     /// What the stream rests on, and how it was at the last look.
     pub(crate) standing: Arc<Standing>,
+    /// What its tenant uses.
+    pub(crate) used: Arc<TenantUse>,
     seen: u64,
     over: Option<Over>,
     /// Something was refused because of it.
@@ -201,7 +204,7 @@ async fn open(conn: &Arc<Conn>, session: &mut Session, wire: &mut Wire) -> Optio
     };
     let answer = match heard {
         Heard::Auth(message, offer) => match auth::authenticate(conn, &message).await {
-            Ok(standing) => {
+            Ok((standing, used)) => {
                 let grant = conn.shared.served.grant(&offer);
                 session.open(grant.peer);
                 if !wire.write(&mut vec![grant.answer.encode()]).await {
@@ -216,6 +219,7 @@ async fn open(conn: &Arc<Conn>, session: &mut Session, wire: &mut Wire) -> Optio
                     conn: Arc::clone(conn),
                     principal,
                     standing,
+                    used,
                     // Looked at before the first frame is carried out.
                     seen: u64::MAX,
                     over: None,
@@ -412,6 +416,24 @@ impl StreamState {
 
     fn has_refused(&self) -> bool {
         self.refused
+    }
+
+    /// Who uses what is used in a namespace.
+    pub(crate) fn user<'a>(&'a self, namespace: &'a str) -> User<'a> {
+        User {
+            namespace,
+            principal: &self.principal.subject,
+        }
+    }
+
+    /// Counts a write against everything that bounds its author.
+    ///
+    /// # Errors
+    /// `tenant_quota` or `quota_exceeded`, with when it is worth trying again.
+    pub(crate) fn writes(&self, namespace: &str, bytes: u64, records: u64) -> Result<(), Failure> {
+        self.used
+            .write(self.user(namespace), bytes, records)
+            .map_err(|exceeded| self.conn.shared.exceeded(exceeded))
     }
 
     fn answers_refusal(&self, refusal: Refusal) {
