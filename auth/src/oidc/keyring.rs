@@ -60,6 +60,12 @@ pub enum FetchFailed {
         /// Seconds given to it.
         seconds: u64,
     },
+    /// The HTTP client could not be made.
+    #[error("no HTTP client: {detail}")]
+    NoClient {
+        /// What happened.
+        detail: String,
+    },
     /// No connection, or it broke.
     #[error("the provider could not be reached")]
     Unreachable,

@@ -12,7 +12,7 @@ use felix_journal::{DataDir, DataDirRefused, Journal, JournalOptions, RealDisk};
 use felix_meta::{Catalogue, TenantEntry};
 use felix_model::{CacheId, ClusterId, NodeId, StreamId, TenantId, TimeMs};
 use felix_wire::error::{Code, Failure};
-use felix_wire::extension::{Extension, Extensions};
+use felix_wire::extension::Extension;
 use felix_wire::flags::Flags;
 use felix_wire::negotiate::{Features, Served};
 use quinn::{Endpoint, VarInt};
@@ -306,11 +306,7 @@ fn served() -> Served {
             | Features::GROUP_CLAIM_CONTROL,
         publish_window: PUBLISH_WINDOW,
         listener_ports: Vec::new(),
-        extensions: Extensions::from_iter([
-            Extension::Records,
-            Extension::Requests,
-            Extension::Reauth,
-        ]),
+        extensions: Extension::ALL.into_iter().collect(),
     }
 }
 

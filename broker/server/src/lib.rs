@@ -29,6 +29,7 @@ mod metrics;
 mod names;
 mod paths;
 mod quotas;
+mod raw;
 mod shards;
 mod tls;
 

@@ -17,6 +17,8 @@ pub(crate) mod standing;
 pub(crate) mod stream;
 mod subscribe;
 
+pub(crate) use self::request::producer_id;
+
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

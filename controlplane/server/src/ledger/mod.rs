@@ -15,6 +15,7 @@ pub(crate) mod contract;
 mod disk;
 mod memory;
 mod postgres;
+pub mod raft;
 
 pub use disk::{Copier, CopyFailed, DiskLedger, OpenFailed};
 pub use memory::MemoryLedger;
