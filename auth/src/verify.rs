@@ -173,6 +173,15 @@ pub fn claimed_tenant(token: &str) -> Result<TenantId, TokenRefused> {
         .ok_or(TokenRefused::UnknownKey)
 }
 
+/// The id of the key a token says it is signed with, unverified. Of a token that [`verify`] accepted it is the key that
+/// signed it.
+///
+/// # Errors
+/// [`TokenRefused`] when the text is too long, no token of ours, or names no key.
+pub fn claimed_key(token: &str) -> Result<String, TokenRefused> {
+    Parts::split(token)?.read_kid()
+}
+
 fn within_size(token: &str) -> Result<(), TokenRefused> {
     if token.len() > TOKEN_BYTES_MAX {
         return Err(TokenRefused::TooLarge {

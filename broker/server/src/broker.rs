@@ -9,9 +9,10 @@ use std::time::Duration;
 use felix_auth::{Action, Principal, Resource};
 use felix_controlplane_client::{Api, CallFailed, Follower, FollowerState, TokenSource};
 use felix_journal::{DataDir, DataDirRefused, Journal, JournalOptions, RealDisk};
+use felix_meta::{Catalogue, TenantEntry};
 use felix_model::{CacheId, ClusterId, NodeId, StreamId, TimeMs};
 use felix_wire::error::{Code, Failure};
-use felix_wire::extension::{Extension, Extensions};
+use felix_wire::extension::Extension;
 use felix_wire::flags::Flags;
 use felix_wire::negotiate::{Features, Served};
 use quinn::{Endpoint, VarInt};
@@ -21,13 +22,15 @@ use tokio_util::task::TaskTracker;
 use crate::caches::{CacheHandle, CacheSpec, Caches};
 use crate::config::{Config, ConfigRefused};
 use crate::conn::principals::Principals;
+use crate::conn::standing::{Over, Revoked, Standing, Standings};
 use crate::fair::FairQueue;
-use crate::limits::{DRAIN_TIMEOUT, PUBLISH_WINDOW};
+use crate::limits::{DRAIN_TIMEOUT, EXPIRY_LOOK_INTERVAL, PUBLISH_WINDOW};
 pub(crate) use crate::listing::{Listing, Subscriptions};
 use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::names::{Names, spec};
 use crate::paths::Paths;
+use crate::shards::cell::now;
 use crate::shards::{Shards, Store, StreamHandle, StreamSpec};
 use crate::tls::{Identity, ServerConfigs, TlsRefused};
 use crate::{admin, listen};
@@ -63,6 +66,7 @@ pub(crate) struct Shared {
     pub(crate) members: Members,
     pub(crate) paths: Arc<Paths>,
     pub(crate) principals: Principals,
+    pub(crate) standings: Arc<Standings>,
     port: u16,
     draining: AtomicBool,
 }
@@ -187,6 +191,7 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
         subscriptions: Subscriptions::default(),
         paths: Arc::default(),
         principals: Principals::default(),
+        standings: Arc::default(),
         port: address.port(),
         draining: AtomicBool::new(false),
         config,
@@ -298,7 +303,7 @@ fn served() -> Served {
             | Features::GROUP_CLAIM_CONTROL,
         publish_window: PUBLISH_WINDOW,
         listener_ports: Vec::new(),
-        extensions: Extensions::from_iter([Extension::Records, Extension::Requests]),
+        extensions: Extension::ALL.into_iter().collect(),
     }
 }
 
@@ -317,6 +322,48 @@ impl Shared {
             FollowerState::Following | FollowerState::Retrying { .. } => Ok(()),
             FollowerState::TooOld { why } => Err(format!("catalogue: {why}")),
         }
+    }
+
+    /// Ends everything that a standing stands behind.
+    pub(crate) fn revoke(&self, standing: &Standing, revoked: Revoked) {
+        if !self.standings.end(standing, Over::Revoked(revoked)) {
+            return;
+        }
+        self.metrics.standings_revoked.increment(1);
+        self.members.expel(self.elapsed(), standing.id);
+        let holder = standing.holder().principal;
+        tracing::info!(
+            tenant = %holder.tenant,
+            principal = %holder.subject,
+            what = revoked.word(),
+            "revoked; what was open ends"
+        );
+    }
+
+    /// Ends whatever rests on what a change of the catalogue took away.
+    fn enforce(&self, before: &Catalogue, after: &Catalogue) {
+        for tenant in self.standings.tenants() {
+            let (was, is) = (
+                before.tenant(tenant.as_str()),
+                after.tenant(tenant.as_str()),
+            );
+            let same = was
+                .zip(is)
+                .is_some_and(|(was, is)| Arc::ptr_eq(was, is) || is_as_good(was, is));
+            if same {
+                continue;
+            }
+            for standing in self.standings.of(&tenant) {
+                if let Some(revoked) = self.names.revoked(&standing.holder()) {
+                    self.revoke(&standing, revoked);
+                }
+            }
+        }
+    }
+
+    /// Time since the start, for what does not ask what o'clock it is.
+    pub(crate) fn elapsed(&self) -> TimeMs {
+        TimeMs(u64::try_from(self.shards.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 
     /// Where clients are told to find this broker.
@@ -545,10 +592,10 @@ impl Running {
         });
         self.every(UPKEEP_INTERVAL, |shared| {
             shared.shards.time_out();
-            let now = u64::try_from(shared.shards.elapsed().as_millis());
-            shared.members.tick(TimeMs(now.unwrap_or(u64::MAX)));
+            shared.members.tick(shared.elapsed());
             shared.metrics.upkeep();
         });
+        self.every(EXPIRY_LOOK_INTERVAL, |shared| shared.standings.tick(now()));
         self.every(RETENTION_INTERVAL, |shared| {
             shared.shards.retain();
             shared.shards.save_states();
@@ -630,6 +677,11 @@ impl Running {
     }
 }
 
+/// Whether every token that rested on a tenant's entry rests on another one as well.
+fn is_as_good(was: &TenantEntry, is: &TenantEntry) -> bool {
+    was.keys == is.keys && was.revocations == is.revocations
+}
+
 /// Applies what changes in the catalogue to what is served: deletions, new incarnations, new settings.
 async fn follow_changes(shared: &Arc<Shared>) {
     let mut changes = shared.names.follower().watch();
@@ -638,6 +690,8 @@ async fn follow_changes(shared: &Arc<Shared>) {
     shared.verify_shards().await;
     while changes.changed().await.is_ok() {
         let after = Arc::clone(&changes.borrow_and_update());
+        // First, so that what is revoked with a tenant that is deleted is told so.
+        shared.enforce(&before, &after);
         for handle in shared.shards.handles() {
             let known = handle.spec();
             let id = &known.id;

@@ -141,6 +141,8 @@ pub(crate) const PUBLISHES: Wants = Wants {
     timestamps: false,
     // Not used there: what the broker grants here tells what to open another stream for.
     requests: true,
+    raw: true,
+    reauth: false,
 };
 
 impl PipeSlot {

@@ -22,6 +22,10 @@ pub(crate) struct Wants {
     pub(crate) timestamps: bool,
     /// Calls in binary.
     pub(crate) requests: bool,
+    /// Batches as they stand in the log, and what goes with them.
+    pub(crate) raw: bool,
+    /// To be told of tokens that run out.
+    pub(crate) reauth: bool,
 }
 
 /// What a stream for calls asks for.
@@ -30,6 +34,18 @@ pub(crate) const CALLS: Wants = Wants {
     publishers: false,
     timestamps: false,
     requests: true,
+    raw: true,
+    reauth: false,
+};
+
+/// What the stream that keeps tokens asks for.
+pub(crate) const KEEPS: Wants = Wants {
+    records: false,
+    publishers: false,
+    timestamps: false,
+    requests: false,
+    raw: false,
+    reauth: true,
 };
 
 impl Wants {
@@ -47,6 +63,8 @@ impl Wants {
             extensions: [
                 (self.records, Extension::Records),
                 (self.requests, Extension::Requests),
+                (self.raw, Extension::Raw),
+                (self.reauth, Extension::Reauth),
             ]
             .into_iter()
             .filter_map(|(wanted, extension)| wanted.then_some(extension))
@@ -70,10 +88,6 @@ pub(crate) struct Granted {
 impl Granted {
     pub(crate) fn records(self) -> bool {
         self.extensions.contains(Extension::Records)
-    }
-
-    pub(crate) fn requests(self) -> bool {
-        self.extensions.contains(Extension::Requests)
     }
 }
 
@@ -173,6 +187,12 @@ async fn welcome(frames: &mut Frames) -> Result<Granted, NotAsked> {
     })
 }
 
+/// Whether a request was refused because the token of its stream had run out. Nothing was carried out, and nothing that
+/// is sent behind it on that stream will be.
+pub(crate) fn ran_out(failure: &Failure) -> bool {
+    failure.code() == Some(Code::Unauthenticated) && failure.reason() == Some("token_expired")
+}
+
 /// Codes (and the lack of one) by which a broker judges the token itself. Any other refusal is about the broker.
 pub(crate) fn is_about_token(failure: &Failure) -> bool {
     failure.code.is_none()
@@ -204,10 +224,13 @@ mod tests {
             publishers: true,
             timestamps: true,
             requests: true,
+            raw: true,
+            reauth: true,
         }
         .offer();
         assert_eq!(all.flags, Some(Flags::ALL));
         assert!(all.extensions.contains(Extension::Records));
         assert!(all.extensions.contains(Extension::Requests));
+        assert!(all.extensions.contains(Extension::Reauth));
     }
 }

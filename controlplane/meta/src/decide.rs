@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use felix_model::{CacheName, Incarnation, Namespace, StreamName, TenantId};
+use felix_model::{CacheName, Incarnation, Namespace, StreamName, TenantId, TimeMs};
 
 use crate::catalogue::{Catalogue, TenantEntry};
 use crate::check::{self, Invalid};
@@ -16,7 +16,10 @@ use crate::record::{
     StreamPatch, StreamRecord, StreamSpec, TenantRecord, VerifyingKey,
 };
 
+mod identity;
 mod place;
+mod service;
+mod session;
 
 use place::Place;
 
@@ -81,6 +84,30 @@ pub enum Conflict {
     KeyExists {
         /// Its id.
         kid: String,
+    },
+    /// The session was refreshed by somebody else: the refresh token was used before.
+    #[error("session `{session_id}` is at generation {found}, not at {expected}")]
+    SessionMovedOn {
+        /// Its id.
+        session_id: String,
+        /// What the caller believed.
+        expected: u64,
+        /// What is.
+        found: u64,
+    },
+    /// A session or key of that id exists.
+    #[error("{kind} `{id}` exists")]
+    IdTaken {
+        /// What it is.
+        kind: Kind,
+        /// The id.
+        id: String,
+    },
+    /// The service account is shut out.
+    #[error("service account `{name}` is disabled")]
+    AccountDisabled {
+        /// Its name.
+        name: String,
     },
     /// There is no room for more of these in the tenant.
     #[error("the tenant has {limit} {what}, which is the limit")]
@@ -158,9 +185,13 @@ impl Catalogue {
             Command::ActivateKey(tenant, kid) => self.activate_key(tenant, kid),
             Command::RetireKey(tenant, kid) => self.retire_key(tenant, kid),
             Command::AddPolicy(tenant, policy) => self.add_policy(tenant, policy),
-            Command::RemovePolicy(tenant, policy) => self.remove_policy(tenant, policy),
+            Command::RemovePolicy(tenant, policy, now) => self.remove_policy(tenant, policy, *now),
             Command::AddGrouping(tenant, grouping) => self.add_grouping(tenant, grouping),
-            Command::RemoveGrouping(tenant, grouping) => self.remove_grouping(tenant, grouping),
+            Command::RemoveGrouping(tenant, grouping, now) => {
+                self.remove_grouping(tenant, grouping, *now)
+            }
+            Command::ReplaceKeys(tenant, key) => self.replace_keys(tenant, key),
+            other => self.decide_identity(other),
         }
     }
 
@@ -388,12 +419,27 @@ impl Catalogue {
         Ok(Decision::Change(Event::PolicyAdded { tenant_id, policy }))
     }
 
-    fn remove_policy(&self, tenant: &TenantId, policy: &Policy) -> Result<Decision, Refused> {
-        if !self.find_tenant(tenant.as_ref())?.policies.contains(policy) {
+    fn remove_policy(
+        &self,
+        tenant: &TenantId,
+        policy: &Policy,
+        now: TimeMs,
+    ) -> Result<Decision, Refused> {
+        let entry = self.find_tenant(tenant.as_ref())?;
+        if !entry.policies.contains(policy) {
             return Err(Missing::new(Kind::Policy, &policy.subject).into());
         }
-        let (tenant_id, policy) = (tenant.clone(), policy.clone());
-        Ok(Decision::Change(Event::PolicyRemoved { tenant_id, policy }))
+        Ok(Decision::Change(Event::PolicyRemoved {
+            tenant_id: tenant.clone(),
+            policy: policy.clone(),
+            revocations: identity::of_holder(
+                entry,
+                tenant,
+                &policy.subject,
+                "a rule was removed",
+                now,
+            ),
+        }))
     }
 
     fn add_grouping(&self, tenant: &TenantId, grouping: &Grouping) -> Result<Decision, Refused> {
@@ -414,19 +460,32 @@ impl Catalogue {
         }))
     }
 
-    fn remove_grouping(&self, tenant: &TenantId, grouping: &Grouping) -> Result<Decision, Refused> {
-        if !self
-            .find_tenant(tenant.as_ref())?
-            .groupings
-            .contains(grouping)
-        {
+    fn remove_grouping(
+        &self,
+        tenant: &TenantId,
+        grouping: &Grouping,
+        now: TimeMs,
+    ) -> Result<Decision, Refused> {
+        let entry = self.find_tenant(tenant.as_ref())?;
+        if !entry.groupings.contains(grouping) {
             return Err(Missing::new(Kind::Grouping, &grouping.user).into());
         }
-        let (tenant_id, grouping) = (tenant.clone(), grouping.clone());
         Ok(Decision::Change(Event::GroupingRemoved {
-            tenant_id,
-            grouping,
+            tenant_id: tenant.clone(),
+            grouping: grouping.clone(),
+            revocations: identity::of_grouping(entry, tenant, grouping, now),
         }))
+    }
+
+    fn replace_keys(&self, tenant: &TenantId, key: &VerifyingKey) -> Result<Decision, Refused> {
+        check::key_id(&key.kid)?;
+        let entry = self.initialized(tenant)?;
+        if entry.keys.iter().any(|held| held.kid == key.kid) {
+            let kid = key.kid.clone();
+            return Err(Conflict::KeyExists { kid }.into());
+        }
+        let (tenant_id, key) = (tenant.clone(), key.clone());
+        Ok(Decision::Change(Event::KeyReplaced { tenant_id, key }))
     }
 }
 

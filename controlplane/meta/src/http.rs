@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::audit::{AuditItem, ChainHead};
 use crate::catalogue::{Catalogue, Revision};
 use crate::event::Entry;
 use crate::record::{CacheRecord, CacheSpec, Grouping, Policy, StreamRecord, StreamSpec};
@@ -16,7 +17,7 @@ pub struct ErrorBody {
     pub code: String,
     /// What is wrong, for people.
     pub message: String,
-    /// Always null.
+    /// The id of the request, as the log and the audit have it; null when the server gave it none.
     pub request_id: Option<String>,
 }
 
@@ -28,6 +29,18 @@ pub struct Page<T> {
     /// Where the next page begins; absent on the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
+}
+
+/// A part of an audit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AuditPage {
+    /// The lines, in the order in which they were written.
+    pub items: Vec<AuditItem>,
+    /// The number after which to go on; absent when there is no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_after: Option<u64>,
+    /// The end of the chain as it is now.
+    pub head: ChainHead,
 }
 
 /// The batch that makes streams and caches, all of them or none.

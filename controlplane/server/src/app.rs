@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::{Index, Notebook};
 use crate::authority::Authority;
 use crate::config::Config;
 use crate::ledger::Copier;
@@ -16,6 +17,10 @@ pub(crate) struct App {
     pub(crate) authority: Authority,
     pub(crate) config: Arc<Config>,
     pub(crate) stats: Arc<Stats>,
+    /// What is to be remembered and changes nothing.
+    pub(crate) notebook: Arc<Notebook>,
+    /// Where each line of an audit is.
+    pub(crate) index: Arc<Index>,
     /// What makes backups; a ledger in memory has none.
     pub(crate) copier: Option<Arc<Copier>>,
     /// Set when the end begins; held requests are answered at once then.
@@ -29,6 +34,8 @@ impl App {
             authority,
             config: Arc::new(config),
             stats: Arc::default(),
+            notebook: Arc::default(),
+            index: Arc::default(),
             copier: copier.map(Arc::new),
             stopping: CancellationToken::new(),
             draining: Arc::default(),

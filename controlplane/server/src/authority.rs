@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::history::History;
 use crate::ledger::{ConfirmFailed, Ledger, Measure, ReadFailed, Standing};
 use crate::limits::{COMMANDS_WAITING_MAX, CONFIRM_TIME, READS_WAITING_MAX};
+use crate::request;
 use crate::vault::{Secret, Vault};
 
 mod reader;
@@ -234,6 +235,8 @@ impl Authority {
 
     /// Carries a command out. When it returns, what changed is durable and visible; `None` when nothing had to change.
     ///
+    /// While a request is answered, the change is written down as its caller's; see [`crate::request`].
+    ///
     /// # Errors
     /// [`WriteFailed`].
     pub async fn submit(&self, command: Command) -> Result<Option<Event>, WriteFailed> {
@@ -263,6 +266,7 @@ impl Authority {
         self.commands
             .try_send(Job {
                 command,
+                by: request::by(),
                 secrets,
                 answer,
             })

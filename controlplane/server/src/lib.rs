@@ -11,12 +11,15 @@
 //! answers what.
 
 mod app;
+mod audit;
 mod authority;
+mod clock;
 mod config;
 mod history;
 mod http;
 pub mod ledger;
 pub mod limits;
+mod request;
 mod server;
 mod stats;
 mod vault;

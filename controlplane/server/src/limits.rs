@@ -65,3 +65,62 @@ pub const DEV_TOKEN_SECONDS_ANYWHERE: u64 = 3600;
 
 /// How long requests under way may take to end at a shutdown.
 pub const DRAIN_TIME: Duration = Duration::from_secs(25);
+
+/// Servers that the URL of a database may name.
+pub const POSTGRES_HOSTS_MAX: usize = 8;
+
+/// How long a start waits for a database that is starting too.
+pub const POSTGRES_START_TIME: Duration = Duration::from_secs(30);
+
+/// How long one connection may take to be made, for each host.
+pub const POSTGRES_CONNECT_TIME: Duration = Duration::from_secs(3);
+
+/// How long the database may work at one statement, in ms as it reads it: less than we wait for the answer, so that
+/// usually it is the one who gives up, and says so.
+pub const POSTGRES_STATEMENT_MS: &str = "4000";
+
+/// How long an answer to an append is waited for before it counts as lost.
+pub const POSTGRES_WRITE_TIME: Duration = Duration::from_secs(6);
+
+/// The same for what changes nothing.
+pub const POSTGRES_READ_TIME: Duration = Duration::from_secs(5);
+
+/// How long what became of an append is asked for. A fail-over takes seconds; a caller waits half a minute.
+pub const POSTGRES_SETTLE_TIME: Duration = Duration::from_secs(15);
+
+/// How long until a server that refused is tried again: at first, and at last.
+pub const POSTGRES_PAUSE: (Duration, Duration) =
+    (Duration::from_millis(100), Duration::from_secs(1));
+
+/// How often the end of the ledger is looked at although nobody told of an append.
+pub const POSTGRES_POLL: Duration = Duration::from_secs(2);
+
+/// Bytes of records in one append to a database, which takes 1 GiB in one message.
+pub const POSTGRES_APPEND_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Records read from a database at a time.
+pub const POSTGRES_PAGE_RECORDS: i64 = 10_000;
+
+/// Different things noted for one tenant's audit between two writings; more are counted together.
+pub const AUDIT_NOTES_PER_TENANT_MAX: usize = 64;
+
+/// Different things noted for all audits between two writings. A flood costs about 200 bytes of ledger for each.
+pub const AUDIT_NOTES_MAX: usize = 512;
+
+/// Time between two writings of what was noted.
+pub const AUDIT_PAUSE: Duration = Duration::from_secs(10);
+
+/// The same while there are too many different things to note.
+pub const AUDIT_PAUSE_CROWDED: Duration = Duration::from_secs(60);
+
+/// Lines of an audit that one request looks at, whether it wants them or not.
+pub const AUDIT_LINES_LOOKED_AT: usize = 10_000;
+
+/// Lines of an audit in an answer unless the caller says otherwise, and the most he may ask for.
+pub const AUDIT_ITEMS: (usize, usize) = (100, 1000);
+
+/// Bytes of the ledger read at a time for an audit.
+pub const AUDIT_READ_BYTES: usize = 256 * 1024;
+
+/// Lines about refused requests that the log takes in a second. More are only counted.
+pub const LOG_REFUSALS_PER_SECOND: u64 = 50;

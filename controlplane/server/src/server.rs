@@ -164,6 +164,7 @@ impl ControlPlane {
                 app.clone(),
             ));
         }
+        listeners.spawn(write_audit(app.clone()));
         tracing::info!(
             api = %addresses.api,
             metrics = %addresses.metrics,
@@ -211,6 +212,11 @@ impl ControlPlane {
         spec: &DevTokenSpec,
     ) -> Result<TokenAnswer, CallRefused> {
         Ok(http::dev_token(&self.app, tenant, spec)?)
+    }
+
+    /// Writes down at once what is noted for the audit and would otherwise be written some seconds later.
+    pub async fn write_audit(&self) {
+        self.app.notebook.write(&self.app.authority).await;
     }
 
     /// Marks it as not ready while it goes on serving, so that callers go elsewhere.
@@ -291,6 +297,18 @@ async fn listen(
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let taken = listener.local_addr().map_err(failed)?;
     Ok((listener, taken))
+}
+
+/// Writes down what was noted, again and again, and once more at the end.
+async fn write_audit(app: App) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(app.notebook.pause()) => {}
+            () = app.stopping.cancelled() => break,
+        }
+        app.notebook.write(&app.authority).await;
+    }
+    app.notebook.write(&app.authority).await;
 }
 
 async fn run(listener: TcpListener, router: Router, app: App) {

@@ -55,6 +55,7 @@ def main():
     frames = [(name, unhex(text)) for name, text in rows("frames.txt", 2)]
     ours = [(name, unhex(text)) for name, text in rows("extension.txt", 2)]
     calls = [(name, unhex(text)) for name, text in rows("requests.txt", 2)]
+    calls += [(name, unhex(text)) for name, text in rows("raw.txt", 2)]
     messages = [(name, text.encode()) for name, _, text in rows("messages.txt", 3)]
     odd = list(rows("refused.txt", 4))
 

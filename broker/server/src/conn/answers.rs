@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
+use felix_wire::error::Failure;
 use felix_wire::negotiate::Peer;
 use felix_wire::session::{Slot, Window};
 use tokio::sync::Notify;
@@ -27,9 +28,13 @@ struct State {
     replies: BytesMut,
     /// Calls whose replies were not taken yet. A client that does not read keeps them here, and is not read.
     calls: usize,
-    /// How many replies there are in `replies`.
+    /// How many replies there are in `replies` and `ready`.
     replied: usize,
+    /// Bytes of replies in pieces that are in `ready`.
+    unsent: usize,
     abandoned: bool,
+    /// What calls are told that are dropped without an answer.
+    ending: Option<Failure>,
 }
 
 /// A place among the answers. Dropped unfilled, it marks the stream as broken: everything behind it could never
@@ -53,7 +58,9 @@ impl Answers {
             replies: BytesMut::new(),
             calls: 0,
             replied: 0,
+            unsent: 0,
             abandoned: false,
+            ending: None,
         };
         Arc::new(Self {
             state: Mutex::new(state),
@@ -76,6 +83,16 @@ impl Answers {
         self.ready.notify_one();
     }
 
+    /// From here on, calls that are dropped without an answer are told this.
+    pub(crate) fn ends_with(&self, failure: Failure) {
+        self.lock().ending = Some(failure);
+    }
+
+    /// What a call that is dropped is told instead of that its outcome is unknown.
+    pub(crate) fn ending(&self) -> Option<Failure> {
+        self.lock().ending.clone()
+    }
+
     /// Counts a call that was read.
     pub(crate) fn call_begins(&self) {
         self.lock().calls += 1;
@@ -91,6 +108,22 @@ impl Answers {
         if wake {
             self.ready.notify_one();
         }
+    }
+
+    /// Writes the reply to a call in pieces that are not copied.
+    pub(crate) fn call_ends_with(&self, head: Bytes, behind: Vec<Bytes>) {
+        let mut state = self.lock();
+        state.unsent += head.len() + behind.iter().map(Bytes::len).sum::<usize>();
+        state.ready.push(head);
+        state.ready.extend(behind);
+        state.replied += 1;
+        drop(state);
+        self.ready.notify_one();
+    }
+
+    /// Bytes of replies in pieces that were not taken yet.
+    pub(crate) fn unsent(&self) -> usize {
+        self.lock().unsent
     }
 
     /// Whether the stream has to wait until an answer has left.
@@ -111,6 +144,7 @@ impl Answers {
     /// [`Abandoned`] once a place was dropped unfilled.
     pub(crate) fn take(&self, out: &mut Vec<Bytes>) -> Result<(), Abandoned> {
         let mut state = self.lock();
+        state.unsent = 0;
         out.append(&mut state.ready);
         if !state.replies.is_empty() {
             out.push(state.replies.split().freeze());

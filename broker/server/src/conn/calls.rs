@@ -2,7 +2,10 @@
 //!
 //! A call costs no task. Whoever carries it out keeps its [`Caller`] and answers from wherever it is done.
 
+use std::ops::Range;
 use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
 
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::Refused;
@@ -12,6 +15,9 @@ use felix_wire::publish::Names;
 use super::answers::Answers;
 use super::stream::StreamState;
 use crate::{caches, commits, members};
+
+/// Where the correlation stands in a frame of ours.
+const CORRELATION: Range<usize> = 8..16;
 
 /// Where the answer to one call goes. A caller that is dropped tells the client that the outcome is unknown.
 #[derive(Debug)]
@@ -41,6 +47,20 @@ impl Caller {
         self.answer(Err(failure.into()));
     }
 
+    /// Answers the call with a reply whose head ends where these bytes begin: they leave from where they are.
+    pub(crate) fn answer_with(mut self, mut head: BytesMut, behind: Vec<Bytes>) {
+        self.answered = true;
+        if let Some(place) = head.get_mut(CORRELATION) {
+            place.copy_from_slice(&self.correlation.to_be_bytes());
+        }
+        self.answers.call_ends_with(head.freeze(), behind);
+    }
+
+    /// Bytes of replies that wait for the client to read.
+    pub(crate) fn unsent(&self) -> usize {
+        self.answers.unsent()
+    }
+
     fn send(&mut self, outcome: Result<Reply, Refused>) {
         self.answered = true;
         let correlation = self.correlation;
@@ -61,7 +81,8 @@ impl Caller {
 impl Drop for Caller {
     fn drop(&mut self) {
         if !self.answered {
-            let failure = Failure::new(Code::Unacknowledged, "the broker stopped waiting");
+            let unknown = || Failure::new(Code::Unacknowledged, "the broker stopped waiting");
+            let failure = self.answers.ending().unwrap_or_else(unknown);
             self.send(Err(failure.into()));
         }
     }
@@ -83,6 +104,8 @@ enum Family {
     Commits,
     Groups,
     Members,
+    Raw,
+    Teams,
 }
 
 impl Family {
@@ -112,6 +135,25 @@ impl Family {
             | Ask::ScheduleCancel(_)
             | Ask::ScheduleList(_) => Self::Groups,
             Ask::MemberJoin(_) | Ask::MemberHeartbeat(_) | Ask::MemberLeave(_) => Self::Members,
+            Ask::RawAppend(_)
+            | Ask::RawFetch(_)
+            | Ask::RawOffsets(_)
+            | Ask::RawEpochEnd(_)
+            | Ask::RawDeleteRecords(_)
+            | Ask::RawProducerId(_)
+            | Ask::RawDescribe(_) => Self::Raw,
+            Ask::KafkaJoin(_)
+            | Ask::KafkaSync(_)
+            | Ask::KafkaHeartbeat(_)
+            | Ask::KafkaLeave(_)
+            | Ask::KafkaCommit(_)
+            | Ask::KafkaOffsets(_)
+            | Ask::KafkaForget(_)
+            | Ask::KafkaDescribe(_)
+            | Ask::KafkaList(_)
+            | Ask::KafkaDelete(_)
+            | Ask::ConsumerHeartbeat(_)
+            | Ask::ConsumerDescribe(_) => Self::Teams,
         }
     }
 }
@@ -154,13 +196,24 @@ pub(crate) async fn hand_over(state: &mut StreamState, gathered: Gathered) {
             Family::Groups => crate::groups::calls(state, turn).await,
             Family::Commits => commits::requests::turn(state, turn).await,
             Family::Members => members::requests::turn(state, turn).await,
+            Family::Raw => crate::raw::turn(state, turn).await,
+            Family::Teams => refuse(turn),
         }
+    }
+}
+
+/// Calls of an extension that this broker does not announce.
+fn refuse(turn: Turn) {
+    for (_, caller) in turn.asks {
+        caller.fail(Failure::new(
+            Code::FeatureNotEnabled,
+            "the extension is not served here",
+        ));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use bytes::BytesMut;
     use felix_wire::error::Retry;
     use felix_wire::extension::requests::{CacheGet, CounterGet, CounterValue, GroupDescribe};
     use felix_wire::extension::{Answer, Extension, Extensions};

@@ -4,26 +4,35 @@ pub(crate) mod answers;
 mod auth;
 mod caches;
 pub(crate) mod calls;
+pub(crate) mod egress;
 mod frames;
 pub(crate) mod groups;
 mod inspect;
 pub(crate) mod principals;
 pub(crate) mod publish;
 mod reads;
+mod renewal;
 mod request;
+pub(crate) mod standing;
 pub(crate) mod stream;
 mod subscribe;
+
+pub(crate) use self::request::producer_id;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use felix_auth::Principal;
+use felix_model::TimeMs;
+use felix_wire::extension::Expiring;
 use quinn::{Connection, VarInt};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
+use self::answers::Answers;
+use self::standing::Standing;
 use crate::broker::Shared;
 use crate::limits::{
     AUTHENTICATION_TIMEOUT, CLIENT_STREAMS_FIRST, CLIENT_STREAMS_MAX, CLIENT_UNI_STREAMS_FIRST,
@@ -44,8 +53,18 @@ pub(crate) struct Conn {
     /// Streams that may be read before they authenticated.
     unknown: Arc<Semaphore>,
     subscriptions: AtomicUsize,
-    /// Tokens that verified, so that forty streams cost one signature check.
-    tokens: Mutex<HashMap<[u8; 32], Arc<Principal>>>,
+    identities: Mutex<Identities>,
+}
+
+/// Who speaks on a connection.
+#[derive(Debug, Default)]
+struct Identities {
+    /// What tokens that verified stand for, so that forty streams cost one signature check.
+    tokens: HashMap<[u8; 32], Arc<Standing>>,
+    /// Everything that was opened, for renewals.
+    standings: Vec<Weak<Standing>>,
+    /// Streams that are told of tokens that run out.
+    told: Vec<(Weak<Answers>, Arc<Principal>)>,
 }
 
 impl std::fmt::Debug for Conn {
@@ -68,7 +87,7 @@ pub(crate) async fn serve(quic: Connection, id: u64, shared: Arc<Shared>) {
         authenticated: AtomicBool::new(false),
         unknown: Arc::new(Semaphore::new(UNAUTHENTICATED_STREAMS_MAX)),
         subscriptions: AtomicUsize::new(0),
-        tokens: Mutex::new(HashMap::new()),
+        identities: Mutex::default(),
     });
     accept_streams(&conn).await;
     // Every stream's task sees the lost connection and ends by itself.
@@ -132,31 +151,89 @@ impl Conn {
         self.authenticated.load(Ordering::Relaxed)
     }
 
-    /// Remembers that a stream of this connection presented a good token.
-    pub(crate) fn remember(&self, token: [u8; 32], principal: &Arc<Principal>) {
+    /// Remembers what a good token of a stream of this connection stands for.
+    pub(crate) fn remember(&self, token: [u8; 32], standing: &Arc<Standing>) {
         self.authenticated.store(true, Ordering::Relaxed);
-        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        if tokens.len() >= TOKENS_REMEMBERED_MAX {
-            tokens.clear();
+        let mut identities = self.identities();
+        if identities.tokens.len() >= TOKENS_REMEMBERED_MAX {
+            identities.tokens.clear();
         }
-        tokens.insert(token, Arc::clone(principal));
+        identities.tokens.insert(token, Arc::clone(standing));
+        let standings = &mut identities.standings;
+        standings.retain(|known| known.strong_count() > 0);
+        standings.push(Arc::downgrade(standing));
     }
 
-    /// The principal of a token that verified on this connection before.
-    pub(crate) fn remembered(&self, token: &[u8; 32]) -> Option<Arc<Principal>> {
-        self.tokens
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(token)
-            .cloned()
+    /// What a token that verified on this connection before stands for.
+    pub(crate) fn remembered(&self, token: &[u8; 32]) -> Option<Arc<Standing>> {
+        self.identities().tokens.get(token).cloned()
     }
 
     /// Forgets a token, so that it is verified anew.
     pub(crate) fn forget(&self, token: &[u8; 32]) {
-        self.tokens
+        let forgotten = self.identities().tokens.remove(token);
+        drop(forgotten);
+    }
+
+    /// A token took the place of whatever token stood for this before, which is verified anew when it comes again.
+    fn replace(&self, token: [u8; 32], standing: &Arc<Standing>) {
+        let mut identities = self.identities();
+        let tokens = &mut identities.tokens;
+        tokens.retain(|_, known| !Arc::ptr_eq(known, standing));
+        tokens.entry(token).or_insert_with(|| Arc::clone(standing));
+    }
+
+    /// What a number stands for here.
+    fn standing(&self, id: u64) -> Option<Arc<Standing>> {
+        let identities = self.identities();
+        let mut standings = identities.standings.iter().filter_map(Weak::upgrade);
+        standings.find(|standing| standing.id == id)
+    }
+
+    /// Has a stream told of every token of its principal that runs out, those that do so already included.
+    pub(crate) fn keep_told(&self, answers: &Arc<Answers>, principal: &Arc<Principal>) {
+        let standings: Vec<_> = {
+            let mut identities = self.identities();
+            identities.told.retain(|(told, _)| told.strong_count() > 0);
+            let told = (Arc::downgrade(answers), Arc::clone(principal));
+            identities.told.push(told);
+            let standings = identities.standings.iter().filter_map(Weak::upgrade);
+            standings.collect()
+        };
+        for standing in standings {
+            if standing.is_expiring() {
+                self.tell_expiring(&standing, crate::shards::cell::now());
+            }
+        }
+    }
+
+    /// Tells the client that the token behind something that is open runs out.
+    pub(crate) fn tell_expiring(&self, standing: &Arc<Standing>, now: TimeMs) {
+        let holder = standing.holder().principal;
+        let frame = Expiring {
+            left_ms: standing.left_ms(now),
+        }
+        .encode(standing.id);
+        let identities = self.identities();
+        let mut remembered = identities.tokens.values();
+        let remembered = remembered.any(|known| Arc::ptr_eq(known, standing));
+        // The caller holds it, and perhaps what is only remembered here: nothing that is open.
+        if Arc::strong_count(standing) <= 1 + usize::from(remembered) {
+            return;
+        }
+        for (answers, principal) in &identities.told {
+            if renewal::is_same(principal, &holder)
+                && let Some(answers) = answers.upgrade()
+            {
+                answers.push(frame.clone());
+            }
+        }
+    }
+
+    fn identities(&self) -> MutexGuard<'_, Identities> {
+        self.identities
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .remove(token);
     }
 
     /// Takes one of the connection's subscriptions, or `None` when it has as many as it may.

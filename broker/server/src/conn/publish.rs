@@ -10,6 +10,7 @@ use felix_model::native::{NativeProducer, payload_digest};
 use felix_model::{InternalHeaders, Offset, Payloads, ProducerId, Routing};
 use felix_wire::ack::{Ack, AckForm};
 use felix_wire::error::{Code, Failure, Retry};
+use felix_wire::extension::raw::RawError;
 use felix_wire::extension::{PublishRecords, Published, Refused};
 use felix_wire::message::{AckMode, Message, PublishRefused, RefusedReason};
 use felix_wire::negotiate::{Features, Peer};
@@ -178,6 +179,9 @@ async fn try_publish(
     } = request;
     if stream.conn.shared.draining() {
         return Err((answer, closed(CloseReason::Stopping).into()));
+    }
+    if let Some(failure) = stream.refusal() {
+        return Err((answer, failure.into()));
     }
     let handle = match stream.route_publish(route).await {
         Ok(handle) => handle,
@@ -529,6 +533,16 @@ pub(crate) fn not_appended(refused: AppendRefused) -> NotPublished {
         AppendRefused::SequenceExpired { .. } => RefusedReason::SequenceExpired,
         AppendRefused::SequenceReused { .. } => RefusedReason::SequenceReused,
         AppendRefused::UnknownProducer => RefusedReason::UnknownProducer,
+        AppendRefused::KafkaSequence { .. } => {
+            return Failure::new(Code::InvalidRequest, message)
+                .with_reason(RawError::OutOfOrderSequence.word())
+                .into();
+        }
+        AppendRefused::ProducerFenced { .. } => {
+            return Failure::new(Code::InvalidRequest, message)
+                .with_reason(RawError::InvalidProducerEpoch.word())
+                .into();
+        }
         AppendRefused::Empty => return Failure::new(Code::InvalidRequest, message).into(),
         AppendRefused::TooLarge { .. } => {
             return Failure::new(Code::LimitExceeded, message)

@@ -23,6 +23,15 @@ use crate::commits;
     reason = "whatever else there is on the wire is refused alike, also what is added to it"
 )]
 pub(crate) async fn answer(state: &mut StreamState, message: Message) -> bool {
+    let publishes = matches!(
+        message,
+        Message::Publish(_) | Message::PublishBatch(_) | Message::PublishIdempotent(_)
+    );
+    // These are answered in a form of their own.
+    if !publishes && let Some(failure) = state.refusal() {
+        state.answers.push(state.peer.error(failure).encode());
+        return false;
+    }
     let answered = match message {
         Message::Publish(one) => publish_one(state, one).await,
         Message::PublishBatch(batch) => publish_batch(state, batch).await,
@@ -215,7 +224,7 @@ fn json(
 }
 
 /// A producer id: random, so that brokers need not agree on a counter, and 63 bits wide.
-fn producer_id() -> Result<u64, Failure> {
+pub(crate) fn producer_id() -> Result<u64, Failure> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
     Ok((u64::from_be_bytes(bytes) >> 1).max(1))

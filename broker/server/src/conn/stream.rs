@@ -7,20 +7,25 @@ use bytes::{Bytes, BytesMut};
 use felix_auth::Principal;
 use felix_model::{CacheId, StreamId};
 use felix_wire::error::{Code, Failure};
-use felix_wire::extension::Request as ExtensionRequest;
+use felix_wire::extension::{Extension, Request as ExtensionRequest};
 use felix_wire::frame::Incoming;
 use felix_wire::message::PublishWidth;
 use felix_wire::negotiate::Peer;
 use felix_wire::publish::Names;
 use felix_wire::session::{Heard, Refusal, Session, Ways};
 use quinn::{RecvStream, SendStream};
+use tokio_util::sync::CancellationToken;
 
 use super::answers::Answers;
 use super::calls::{Caller, Gathered, hand_over};
+use super::egress::{cut, revoked};
 use super::frames::{Frames, FramesEnded};
-use super::{Conn, auth, publish, request};
+use super::standing::{Over, Standing, Stands};
+use super::{Conn, auth, publish, renewal, request};
 use crate::caches::CacheHandle;
-use crate::limits::{ROUTES_REMEMBERED_MAX, SMALL_FRAME_BYTES};
+use crate::limits::{
+    ENDING_WAIT, FETCHED_REMEMBERED_MAX, ROUTES_REMEMBERED_MAX, SMALL_FRAME_BYTES,
+};
 use crate::shards::{StreamHandle, StreamSpec};
 
 /// Polls of one stream that are kept in mind before those that were answered are let go.
@@ -30,6 +35,12 @@ const POLLS_KEPT_MAX: usize = 16;
 pub(crate) struct StreamState {
     pub(crate) conn: Arc<Conn>,
     pub(crate) principal: Arc<Principal>,
+    /// What the stream rests on, and how it was at the last look.
+    pub(crate) standing: Arc<Standing>,
+    seen: u64,
+    over: Option<Over>,
+    /// Something was refused because of it.
+    refused: bool,
     pub(crate) peer: Peer,
     pub(crate) answers: Arc<Answers>,
     /// Streams this one publishes to, by the names as they stand in its frames.
@@ -38,6 +49,10 @@ pub(crate) struct StreamState {
     cache: Option<Arc<CacheHandle>>,
     /// The width that the client computed its shards with.
     width: Option<PublishWidth>,
+    /// Streams this one fetches from, by their names.
+    fetched: HashMap<Bytes, Arc<StreamHandle>>,
+    /// Fetches that wait end with this stream.
+    pub(crate) gone: CancellationToken,
     /// Calls read in this turn and not handed over yet.
     calls: Gathered,
     /// What was asked of groups. With the stream, polls that still wait are taken back.
@@ -49,6 +64,12 @@ impl std::fmt::Debug for StreamState {
         f.debug_struct("StreamState")
             .field("conn", &self.conn)
             .finish_non_exhaustive()
+    }
+}
+
+impl Drop for StreamState {
+    fn drop(&mut self) {
+        self.gone.cancel();
     }
 }
 
@@ -85,7 +106,13 @@ pub(crate) async fn serve(conn: Arc<Conn>, send: Option<SendStream>, recv: RecvS
     // Otherwise it was refused, is gone, or was silent for too long.
     if let Ok(Some(mut state)) = opened {
         wire.frames.accept(session.accepts());
-        run(&mut state, &session, &mut wire).await;
+        let ran = run(&mut state, &session, &mut wire).await;
+        if ran == Ran::Revoked {
+            let last = end_revoked(&mut state, &mut wire);
+            if tokio::time::timeout(ENDING_WAIT, last).await.is_err() {
+                wire.cut();
+            }
+        }
     }
     wire.frames.stop();
     wire.finish().await;
@@ -108,6 +135,30 @@ impl Wire {
         let written = send.write_all_chunks(frames).await.is_ok();
         frames.clear();
         written
+    }
+
+    /// The same for as long as the standing lasts.
+    async fn write_while(&mut self, standing: &Standing, frames: &mut Vec<Bytes>) -> bool {
+        let written = {
+            let writing = self.write(frames);
+            tokio::pin!(writing);
+            tokio::select! {
+                biased;
+                written = &mut writing => Some(written),
+                () = revoked(standing) => tokio::time::timeout(ENDING_WAIT, writing).await.ok(),
+            }
+        };
+        if written.is_none() {
+            self.cut();
+        }
+        written.unwrap_or(false)
+    }
+
+    /// Says no more, also not what is on its way.
+    fn cut(&mut self) {
+        if let Some(mut send) = self.send.take() {
+            cut(&mut send);
+        }
     }
 
     /// Resolves when the client does not want answers any more, or is gone.
@@ -163,20 +214,32 @@ async fn open(conn: &Arc<Conn>, session: &mut Session, wire: &mut Wire) -> Optio
     };
     let answer = match heard {
         Heard::Auth(message, offer) => match auth::authenticate(conn, &message).await {
-            Ok(principal) => {
+            Ok(standing) => {
                 let grant = conn.shared.served.grant(&offer);
                 session.open(grant.peer);
                 if !wire.write(&mut vec![grant.answer.encode()]).await {
                     return None;
                 }
+                let answers = Answers::new(&grant.peer);
+                let principal = standing.holder().principal;
+                if grant.peer.extensions.contains(Extension::Reauth) {
+                    conn.keep_told(&answers, &principal);
+                }
                 return Some(StreamState {
                     conn: Arc::clone(conn),
                     principal,
+                    standing,
+                    // Looked at before the first frame is carried out.
+                    seen: u64::MAX,
+                    over: None,
+                    refused: false,
                     peer: grant.peer,
-                    answers: Answers::new(&grant.peer),
+                    answers,
                     routes: HashMap::new(),
                     cache: None,
                     width: None,
+                    fetched: HashMap::new(),
+                    gone: CancellationToken::new(),
                     calls: Gathered::default(),
                     asked: Vec::new(),
                 });
@@ -194,18 +257,42 @@ async fn open(conn: &Arc<Conn>, session: &mut Session, wire: &mut Wire) -> Optio
     None
 }
 
-async fn run(state: &mut StreamState, session: &Session, wire: &mut Wire) {
+/// How a stream came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ran {
+    /// Everything is said, or nobody is there any more.
+    Out,
+    /// What it rests on was revoked.
+    Revoked,
+}
+
+async fn run(state: &mut StreamState, session: &Session, wire: &mut Wire) -> Ran {
     let mut out = Vec::new();
     let mut finished = false;
     let mut ending = false;
     // Nobody reads a stream any more that has said all it will, but its client may still go away.
     let gone = wire.gone();
     tokio::pin!(gone);
+    let standing = Arc::clone(&state.standing);
+    let moved = standing.changed();
+    tokio::pin!(moved);
     loop {
+        // One comparison a turn, however many requests it holds.
+        if standing.serial() != state.seen {
+            moved.set(standing.changed());
+            state.look();
+            if let Some(Over::Revoked(_)) = state.over {
+                return Ran::Revoked;
+            }
+        }
         while !ending && !state.answers.is_full() {
             match wire.frames.buffered() {
                 Ok(Some(frame)) => ending = hear(state, session, frame).await,
-                Ok(None) => break,
+                Ok(None) => {
+                    // What came with the request that was refused is refused as well.
+                    ending = state.has_refused();
+                    break;
+                }
                 Err(error) => {
                     if let FramesEnded::Refused(why) = error {
                         state.answers_refusal(session.unreadable(why));
@@ -219,25 +306,49 @@ async fn run(state: &mut StreamState, session: &Session, wire: &mut Wire) {
             Box::pin(hand_over(state, calls)).await;
         }
         let taken = state.answers.take(&mut out);
-        if !out.is_empty() && !wire.write(&mut out).await {
-            return;
+        if !out.is_empty() && !wire.write_while(&standing, &mut out).await {
+            return Ran::Out;
         }
         if taken.is_err() || ((ending || finished) && state.answers.is_idle()) {
-            return;
+            return Ran::Out;
         }
         tokio::select! {
             biased;
             () = state.answers.ready() => {}
-            () = &mut gone, if finished => return,
+            () = &mut moved => {}
+            () = &mut gone, if finished => return Ran::Out,
             more = wire.frames.fill(), if !ending && !finished && !state.answers.is_full() => {
                 match more {
                     Ok(true) => {}
                     Ok(false) => finished = true,
-                    Err(_) => return,
+                    Err(_) => return Ran::Out,
                 }
             }
         }
     }
+}
+
+/// Says why the stream ends, once what was accepted on it is answered.
+async fn end_revoked(state: &mut StreamState, wire: &mut Wire) {
+    let Some(over) = state.standing.over() else {
+        return;
+    };
+    state.answers.ends_with(over.failure());
+    // Polls that wait are taken back.
+    state.asked.clear();
+    let mut out = Vec::new();
+    loop {
+        let taken = state.answers.take(&mut out);
+        if !wire.write(&mut out).await {
+            return;
+        }
+        if taken.is_err() || state.answers.is_idle() {
+            break;
+        }
+        state.answers.ready().await;
+    }
+    out.push(state.peer.error(over.failure()).encode());
+    wire.write(&mut out).await;
 }
 
 /// Carries out one frame. `true` when the stream ends after its answers.
@@ -263,7 +374,17 @@ async fn hear(state: &mut StreamState, session: &Session, frame: Incoming) -> bo
             request: ExtensionRequest::Call(call),
         } => {
             let caller = Caller::new(&state.answers, correlation);
-            state.calls.push(call, caller);
+            match state.refusal() {
+                Some(failure) => caller.fail(failure),
+                None => state.calls.push(call, caller),
+            }
+            false
+        }
+        Heard::Extension {
+            correlation,
+            request: ExtensionRequest::Renew(renew),
+        } => {
+            Box::pin(renewal::renew(state, correlation, renew)).await;
             false
         }
         Heard::Refused(refusal) => {
@@ -277,6 +398,37 @@ async fn hear(state: &mut StreamState, session: &Session, frame: Incoming) -> bo
 }
 
 impl StreamState {
+    /// Looks at what the stream rests on.
+    fn look(&mut self) {
+        self.seen = self.standing.serial();
+        match self.standing.now() {
+            Stands::For(principal) => {
+                if !Arc::ptr_eq(&principal, &self.principal) {
+                    // What the earlier token allowed is asked anew.
+                    self.routes.clear();
+                    self.principal = principal;
+                }
+            }
+            Stands::Over(over) => self.over = Some(over),
+        }
+    }
+
+    /// How what it rests on was at the last look.
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// What requests are answered with instead of being carried out.
+    pub(crate) fn refusal(&mut self) -> Option<Failure> {
+        let over = self.over?;
+        self.refused = true;
+        Some(over.failure())
+    }
+
+    fn has_refused(&self) -> bool {
+        self.refused
+    }
+
     fn answers_refusal(&self, refusal: Refusal) {
         let Some(answer) = refusal.answer else { return };
         if refusal.publish {
@@ -320,6 +472,30 @@ impl StreamState {
             self.routes
                 .insert(Bytes::copy_from_slice(&key), Arc::clone(&handle));
         }
+        Ok(handle)
+    }
+
+    /// The stream a fetch reads, once this principal may read it.
+    pub(crate) async fn route_fetch(
+        &mut self,
+        namespace: &str,
+        stream: &str,
+    ) -> Result<Arc<StreamHandle>, Failure> {
+        // No name has a zero in it.
+        let key = Bytes::from([namespace, stream].join("\0"));
+        if let Some(handle) = self.fetched.get(&key)
+            && !handle.is_gone()
+        {
+            return Ok(Arc::clone(handle));
+        }
+        let tenant = self.principal.tenant.clone();
+        let id = self.name(tenant.as_str(), namespace, stream)?;
+        super::subscribe::check_read(self, &id)?;
+        let handle = self.conn.shared.stream(&id, &self.principal).await?;
+        if self.fetched.len() >= FETCHED_REMEMBERED_MAX {
+            self.fetched.clear();
+        }
+        self.fetched.insert(key, Arc::clone(&handle));
         Ok(handle)
     }
 

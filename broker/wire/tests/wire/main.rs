@@ -15,6 +15,10 @@ mod negotiation;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
+mod raw;
+#[cfg(test)]
+mod raw_samples;
+#[cfg(test)]
 mod requests;
 #[cfg(test)]
 mod samples;

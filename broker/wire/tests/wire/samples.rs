@@ -61,23 +61,23 @@ impl Parts {
         }
     }
 
-    fn text(&self) -> Text {
+    pub(crate) fn text(&self) -> Text {
         self.text.as_str().into()
     }
 
-    fn key(&self) -> Bytes {
+    pub(crate) fn key(&self) -> Bytes {
         self.key.clone().into()
     }
 
-    fn value(&self) -> Bytes {
+    pub(crate) fn value(&self) -> Bytes {
         self.value.clone().into()
     }
 
-    fn maybe<T>(&self, value: T) -> Option<T> {
+    pub(crate) fn maybe<T>(&self, value: T) -> Option<T> {
         self.there.then_some(value)
     }
 
-    fn number(&self) -> Option<u64> {
+    pub(crate) fn number(&self) -> Option<u64> {
         self.maybe(self.wide)
     }
 
@@ -128,25 +128,27 @@ impl Parts {
         }
     }
 
-    fn shards(&self) -> List<u32> {
+    pub(crate) fn shards(&self) -> List<u32> {
         self.list(self.narrow)
     }
 }
 
 /// What lists are made of.
-trait Repeats<T> {
+pub(crate) trait Repeats<T> {
     fn list(&self, item: T) -> List<T>;
 }
 
 macro_rules! repeats {
-    ($($item:ty),*) => {
-        $(impl Repeats<$item> for Parts {
+    ($($item:ty),* $(,)?) => {
+        $(impl $crate::samples::Repeats<$item> for $crate::samples::Parts {
             fn list(&self, item: $item) -> List<$item> {
                 List::build(std::iter::repeat_n(item, self.count)).unwrap()
             }
         })*
     };
 }
+
+pub(crate) use repeats;
 
 repeats!(
     Header,

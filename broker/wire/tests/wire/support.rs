@@ -64,7 +64,8 @@ pub(crate) fn every_frame() -> Vec<(String, Bytes)> {
     let binary = rows::<2>("frames.txt")
         .into_iter()
         .chain(rows::<2>("extension.txt"))
-        .chain(rows::<2>("requests.txt"));
+        .chain(rows::<2>("requests.txt"))
+        .chain(rows::<2>("raw.txt"));
     let mut frames: Vec<_> = binary.map(|[name, frame]| (name, hex(&frame))).collect();
     for [name, _, text] in rows::<3>("messages.txt") {
         frames.push((name, Message::decode(text.as_bytes()).unwrap().encode()));

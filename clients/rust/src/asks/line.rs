@@ -1,20 +1,21 @@
-//! One stream that carries calls of the `requests` extension: many unanswered, answered in any order.
+//! One stream that carries calls of the extensions `requests` and `raw`: many unanswered, answered in any order.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::BytesMut;
-use felix_wire::extension::requests::{Call, Reply};
-use felix_wire::extension::{Answer, Extension, Extensions, Refused};
+use bytes::{Bytes, BytesMut};
+use felix_wire::extension::requests::{Ask, Call, Reply};
+use felix_wire::extension::{Answer, Extensions, Refused};
 use felix_wire::frame::Incoming;
 use felix_wire::message::Message;
+use felix_wire::publish::PublishTooLong;
 use quinn::SendStream;
-use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::frames::Frames;
 use crate::limits::{CALL_BYTES, CALLS_UNANSWERED};
-use crate::publish::Outbox;
-use crate::session::{NotAsked, Opened};
+use crate::publish::{Outbox, TokenUsed};
+use crate::session::{NotAsked, Opened, ran_out};
 
 /// A stream for calls. Clones share it; it ends with its connection.
 #[derive(Clone, Debug)]
@@ -26,8 +27,8 @@ struct Shared {
     /// There is something to write, or the stream is lost.
     wake: Notify,
     /// Calls that may be unanswered, and the bytes of their frames.
-    window: Semaphore,
-    room: Semaphore,
+    window: Arc<Semaphore>,
+    room: Arc<Semaphore>,
 }
 
 #[derive(Debug, Default)]
@@ -38,13 +39,28 @@ struct State {
     lost: Option<String>,
 }
 
-/// A call that waits for its answer. Forgets it when the caller gives up.
-struct Waiting<'a> {
-    shared: &'a Shared,
+/// A call on its way. Forgotten when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    shared: Arc<Shared>,
     correlation: u64,
+    answered: oneshot::Receiver<Result<Reply, Refused>>,
+    _window: OwnedSemaphorePermit,
+    _room: OwnedSemaphorePermit,
 }
 
-impl Drop for Waiting<'_> {
+impl Sent {
+    /// Waits for the answer.
+    pub(crate) async fn answer(mut self) -> Result<Result<Reply, Refused>, NotAsked> {
+        let answered = (&mut self.answered).await;
+        answered.map_err(|_| NotAsked::Lost {
+            sent: true,
+            why: self.shared.lock().lost.clone().unwrap_or_default(),
+        })
+    }
+}
+
+impl Drop for Sent {
     fn drop(&mut self) {
         self.shared.lock().pending.remove(&self.correlation);
     }
@@ -52,15 +68,16 @@ impl Drop for Waiting<'_> {
 
 impl Line {
     /// Starts the two tasks of an opened stream.
-    pub(crate) fn start(opened: Opened) -> Self {
+    pub(crate) fn start(opened: Opened, key: TokenUsed) -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             wake: Notify::new(),
-            window: Semaphore::new(CALLS_UNANSWERED),
-            room: Semaphore::new(CALL_BYTES as usize),
+            window: Arc::new(Semaphore::new(CALLS_UNANSWERED)),
+            room: Arc::new(Semaphore::new(CALL_BYTES as usize)),
         });
         tokio::spawn(write(Arc::clone(&shared), opened.send));
-        tokio::spawn(read(Arc::clone(&shared), opened.frames));
+        let granted = opened.granted.extensions;
+        tokio::spawn(read(Arc::clone(&shared), opened.frames, granted, key));
         Self(shared)
     }
 
@@ -71,26 +88,24 @@ impl Line {
     /// Sends a call and waits for its answer, and before that for room. Cancel-safe: the call may be carried out
     /// all the same.
     pub(crate) async fn call(&self, call: &Call) -> Result<Result<Reply, Refused>, NotAsked> {
-        let shared = &*self.0;
+        self.send(call).await?.answer().await
+    }
+
+    /// Sends a call as soon as there is room, behind those that were sent before.
+    pub(crate) async fn send(&self, call: &Call) -> Result<Sent, NotAsked> {
+        let shared = &self.0;
         let unsent = |why: String| NotAsked::Lost { sent: false, why };
-        let mut frame = BytesMut::new();
-        call.encode_into(0, &mut frame)
-            .map_err(|error| NotAsked::Protocol {
-                what: error.to_string(),
-            })?;
-        let bytes = u32::try_from(frame.len()).unwrap_or(CALL_BYTES);
-        let _window = shared
-            .window
-            .acquire()
-            .await
-            .map_err(|closed| unsent(closed.to_string()))?;
-        let _room = shared
-            .room
-            .acquire_many(bytes.min(CALL_BYTES))
-            .await
-            .map_err(|closed| unsent(closed.to_string()))?;
+        let (mut frame, behind) = encode(call).map_err(|error| NotAsked::Protocol {
+            what: error.to_string(),
+        })?;
+        let bytes = u32::try_from(frame.len() + behind.len()).unwrap_or(CALL_BYTES);
+        let window = Arc::clone(&shared.window).acquire_owned().await;
+        let window = window.map_err(|closed| unsent(closed.to_string()))?;
+        let room = Arc::clone(&shared.room);
+        let room = room.acquire_many_owned(bytes.min(CALL_BYTES)).await;
+        let room = room.map_err(|closed| unsent(closed.to_string()))?;
         let (answer, answered) = oneshot::channel();
-        let waiting = {
+        let correlation = {
             let mut state = shared.lock();
             if let Some(why) = &state.lost {
                 return Err(unsent(why.clone()));
@@ -101,20 +116,30 @@ impl Line {
                 place.copy_from_slice(&correlation.to_be_bytes());
             }
             state.outbox.put_shared(&frame.freeze());
+            state.outbox.put_shared(&behind);
             state.pending.insert(correlation, answer);
-            Waiting {
-                shared,
-                correlation,
-            }
+            correlation
         };
         shared.wake.notify_one();
-        let answered = answered.await;
-        let why = || waiting.shared.lock().lost.clone().unwrap_or_default();
-        answered.map_err(|_| NotAsked::Lost {
-            sent: true,
-            why: why(),
+        Ok(Sent {
+            shared: Arc::clone(shared),
+            correlation,
+            answered,
+            _window: window,
+            _room: room,
         })
     }
+}
+
+/// A call as a frame: its beginning, and what is sent behind that from where it is.
+fn encode(call: &Call) -> Result<(BytesMut, Bytes), PublishTooLong> {
+    if let Ask::RawAppend(append) = &call.ask {
+        let head = append.head(&call.names, 0)?;
+        return Ok((head, append.batch.clone()));
+    }
+    let mut frame = BytesMut::new();
+    call.encode_into(0, &mut frame)?;
+    Ok((frame, Bytes::new()))
 }
 
 impl Shared {
@@ -125,6 +150,21 @@ impl Shared {
         // Whoever waits sees its sender dropped.
         state.pending.clear();
         drop(state);
+        self.wake.notify_one();
+    }
+
+    /// The token of the stream ran out: calls go elsewhere from here on, and those sent behind the one that was refused
+    /// are as well as refused.
+    fn ran_out(&self, correlation: u64, refused: &Refused) {
+        let behind: Vec<_> = {
+            let mut state = self.lock();
+            state.lost.get_or_insert_with(|| refused.to_string());
+            let behind = state.pending.extract_if(|&sent, _| sent > correlation);
+            behind.map(|(_, waiting)| waiting).collect()
+        };
+        for waiting in behind {
+            let _ = waiting.send(Err(refused.clone()));
+        }
         self.wake.notify_one();
     }
 
@@ -158,16 +198,23 @@ async fn write(shared: Arc<Shared>, mut send: SendStream) {
     }
 }
 
-async fn read(shared: Arc<Shared>, mut frames: Frames) {
+async fn read(shared: Arc<Shared>, mut frames: Frames, granted: Extensions, key: TokenUsed) {
     loop {
         let (correlation, outcome) = match frames.frame().await {
-            Ok(Some(frame)) => match answer_in(frame) {
+            Ok(Some(frame)) => match answer_in(frame, granted) {
                 Ok(answer) => answer,
                 Err(why) => return shared.lose(why),
             },
             Ok(None) => return shared.lose("the broker ended the stream".to_owned()),
             Err(error) => return shared.lose(error.to_string()),
         };
+        if let Err(refused) = &outcome
+            && ran_out(&refused.failure)
+            && !key.source.is_fixed()
+        {
+            key.source.invalidate(&key.token);
+            shared.ran_out(correlation, refused);
+        }
         // An answer nobody waits for any more is to a call that was given up.
         let waiting = shared.lock().pending.remove(&correlation);
         if let Some(waiting) = waiting {
@@ -177,7 +224,10 @@ async fn read(shared: Arc<Shared>, mut frames: Frames) {
 }
 
 /// The answer in a frame, and what it answers. The error says why the stream cannot go on.
-fn answer_in(frame: Incoming) -> Result<(u64, Result<Reply, Refused>), String> {
+fn answer_in(
+    frame: Incoming,
+    granted: Extensions,
+) -> Result<(u64, Result<Reply, Refused>), String> {
     let frame = match frame {
         Incoming::Extension(frame) => frame,
         Incoming::Published(frame) => {
@@ -188,13 +238,12 @@ fn answer_in(frame: Incoming) -> Result<(u64, Result<Reply, Refused>), String> {
         }
     };
     let correlation = frame.correlation;
-    let granted: Extensions = [Extension::Requests].into_iter().collect();
     match frame.answer(granted) {
         Ok(Answer::Reply(reply)) => Ok((correlation, Ok(reply))),
         Ok(Answer::Refused(refused)) => Ok((correlation, Err(refused))),
-        Ok(Answer::Published(_) | Answer::Deliver(_)) => {
-            Err("a frame of another extension came on a call stream".to_owned())
-        }
+        Ok(
+            Answer::Published(_) | Answer::Deliver(_) | Answer::Expiring(_) | Answer::Renewed(_),
+        ) => Err("a frame of another extension came on a call stream".to_owned()),
         Err(refused) => Err(refused.to_string()),
     }
 }

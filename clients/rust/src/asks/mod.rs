@@ -4,15 +4,18 @@
 mod line;
 mod published;
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use felix_wire::error::{Code, Failure};
+use felix_wire::extension as wire;
 use felix_wire::extension::requests::{Ask, Asks, Call, List, Reply, Settled};
 use felix_wire::publish::Names;
 use tokio::time::{Instant, sleep, timeout_at};
 
 pub(crate) use self::line::Line;
+use self::line::Sent;
 pub(crate) use self::published::UNKNOWN_VERSION;
 use crate::address::Address;
 use crate::backoff::{self, Backoff};
@@ -21,7 +24,8 @@ use crate::error::{CallFailed, ConnectFailed, Refused, Retry};
 use crate::groups::millis_u32;
 use crate::limits::HOPS_MAX;
 use crate::link::Link;
-use crate::session::{CALLS, NotAsked, is_about_token, open};
+use crate::publish::TokenUsed;
+use crate::session::{CALLS, NotAsked, is_about_token, open, ran_out};
 
 /// When a call is sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +34,8 @@ pub(crate) enum Repeat {
     Always,
     /// Only while it is certain that nothing was applied.
     Unapplied,
+    /// Not at all, as what was sent behind it would overtake it; redirects are followed.
+    Never,
     /// Like [`Always`](Self::Always), but a later refusal because of a condition may be due to an attempt that was
     /// applied and not answered, so the outcome is unknown then. Records that are finished by then were set aside.
     Conditional,
@@ -122,9 +128,12 @@ impl Inner {
             }
             sleep(wait).await;
             how.patience = waits_until.saturating_duration_since(Instant::now());
+            // Waiting as long as the first time would outlast the deadline.
+            let wait_ms = millis_u32(how.patience);
             if let Ask::GroupPoll(poll) = &mut call.ask {
-                // Waiting as long as the first time would outlast the deadline.
-                poll.wait_ms = poll.wait_ms.min(millis_u32(how.patience));
+                poll.wait_ms = poll.wait_ms.min(wait_ms);
+            } else if let Ask::RawFetch(fetch) = &mut call.ask {
+                fetch.max_wait_ms = fetch.max_wait_ms.min(wait_ms);
             }
         }
     }
@@ -137,24 +146,15 @@ impl Inner {
         deadline: Instant,
     ) -> Attempt {
         let changes = how.repeat != Repeat::Always;
-        let reach = async {
-            match at {
-                Some(address) => match self.brokers.to(address, how.slot).await {
-                    Err(ConnectFailed::NoBroker { .. }) => self.brokers.entry(how.slot).await,
-                    reached => reached,
-                },
-                None => self.brokers.entry(how.slot).await,
-            }
+        let link = match self.reach(how, at, deadline).await {
+            Ok(link) => link,
+            Err(failed) => return Attempt::Failed(failed),
         };
-        let link = match timeout_at(deadline, reach).await {
-            Ok(Ok(link)) => link,
-            Ok(Err(failed)) => return Attempt::Failed(failed.into()),
-            Err(_) => {
-                let why = "no broker answered in time".to_owned();
-                return Attempt::Failed(CallFailed::NotSent { why });
-            }
-        };
-        if !link.granted.requests() {
+        if !link
+            .granted
+            .extensions
+            .contains(call.ask.kind().extension())
+        {
             return match self.ask_published(call, how).await {
                 Ok(reply) => Attempt::Answered(reply),
                 Err(failed) => Attempt::Failed(failed),
@@ -168,21 +168,64 @@ impl Inner {
             let line = self.line(&link).await?;
             timeout_at(deadline, line.call(call)).await.map_err(late)?
         };
-        match answered.await {
-            Ok(Ok(reply)) => Attempt::Answered(reply),
-            Ok(Err(refused)) => {
-                let owner = refused.owner.as_ref();
-                let leader = owner.and_then(|owner| owner.addr.as_ref()?.parse().ok());
-                let elsewhere = refused.failure.code() == Some(Code::NotLeader);
-                let refused = Refused::from(refused);
-                if elsewhere {
-                    Attempt::Elsewhere(leader, refused)
-                } else {
-                    Attempt::Failed(refused.into())
-                }
+        let replaceable = !self.brokers.config.token.is_fixed();
+        attempt(answered.await, changes, replaceable)
+    }
+
+    /// A connection to `at`, or to the entry broker.
+    async fn reach(
+        self: &Arc<Self>,
+        how: How,
+        at: Option<Address>,
+        deadline: Instant,
+    ) -> Result<Arc<Link>, CallFailed> {
+        let reach = async {
+            match at {
+                Some(address) => match self.brokers.to(address, how.slot).await {
+                    Err(ConnectFailed::NoBroker { .. }) => self.brokers.entry(how.slot).await,
+                    reached => reached,
+                },
+                None => self.brokers.entry(how.slot).await,
             }
-            Err(failed) => Attempt::Failed(not_answered(failed, changes)),
+        };
+        match timeout_at(deadline, reach).await {
+            Ok(reached) => Ok(reached?),
+            Err(_) => {
+                let why = "no broker answered in time".to_owned();
+                Err(CallFailed::NotSent { why })
+            }
         }
+    }
+
+    /// Puts a call behind those that were sent before it, and returns when it is on its way. It is neither sent again
+    /// nor sent elsewhere.
+    pub(crate) async fn dispatch<A: Asks>(
+        self: &Arc<Self>,
+        names: &Names,
+        ask: A,
+        how: How,
+    ) -> Result<Dispatched<A>, CallFailed> {
+        let call = Call {
+            names: names.clone(),
+            ask: ask.into(),
+        };
+        let deadline = Instant::now() + how.patience + self.brokers.config.request_timeout;
+        let link = self.reach(how, None, deadline).await?;
+        let extension = call.ask.kind().extension();
+        if !link.granted.extensions.contains(extension) {
+            let feature = extension.name();
+            return Err(CallFailed::Unsupported { feature });
+        }
+        let sent = async { self.line(&link).await?.send(&call).await };
+        let sent = timeout_at(deadline, sent).await.unwrap_or_else(|_| {
+            let why = "there was no room in time".to_owned();
+            Err(NotAsked::Lost { sent: false, why })
+        });
+        Ok(Dispatched {
+            sent: sent.map_err(|failed| not_answered(failed, true))?,
+            deadline,
+            ask: PhantomData,
+        })
     }
 
     /// The stream for calls of a connection, opened if there is none. A refused token is replaced once.
@@ -207,7 +250,11 @@ impl Inner {
                 .unwrap_or_else(|_| Err(unsent("timed out".to_owned())))
             {
                 Ok(opened) => {
-                    let line = Line::start(opened);
+                    let key = TokenUsed {
+                        source: config.token.clone(),
+                        token,
+                    };
+                    let line = Line::start(opened, key);
                     *place = Some(line.clone());
                     return Ok(line);
                 }
@@ -242,6 +289,60 @@ fn again(reply: Reply) -> Reply {
     }
 }
 
+/// A call that is on its way. Dropped, it may be carried out all the same.
+#[derive(Debug)]
+pub(crate) struct Dispatched<A> {
+    sent: Sent,
+    deadline: Instant,
+    ask: PhantomData<fn() -> A>,
+}
+
+impl<A: Asks> Dispatched<A> {
+    /// Waits for the answer.
+    pub(crate) async fn answer(self) -> Result<A::Reply, CallFailed> {
+        let answered = timeout_at(self.deadline, self.sent.answer()).await;
+        let answered = answered.unwrap_or_else(|_| {
+            let why = "no answer in time".to_owned();
+            Err(NotAsked::Lost { sent: true, why })
+        });
+        match attempt(answered, true, false) {
+            Attempt::Answered(reply) => A::reply(reply).ok_or_else(|| CallFailed::Protocol {
+                what: "the reply is to another kind of call".to_owned(),
+            }),
+            Attempt::Elsewhere(_, refused) => Err(refused.into()),
+            Attempt::Failed(failed) => Err(failed),
+        }
+    }
+}
+
+/// What came of a call that was sent. With a token that is `replaceable`, a refusal of one that ran out is no answer.
+fn attempt(
+    answered: Result<Result<Reply, wire::Refused>, NotAsked>,
+    changes: bool,
+    replaceable: bool,
+) -> Attempt {
+    match answered {
+        Ok(Ok(reply)) => Attempt::Answered(reply),
+        Ok(Err(refused)) if replaceable && ran_out(&refused.failure) => {
+            // It is sent again on a stream with the next token.
+            let why = refused.to_string();
+            Attempt::Failed(CallFailed::NotSent { why })
+        }
+        Ok(Err(refused)) => {
+            let owner = refused.owner.as_ref();
+            let leader = owner.and_then(|owner| owner.addr.as_ref()?.parse().ok());
+            let elsewhere = refused.failure.code() == Some(Code::NotLeader);
+            let refused = Refused::from(refused);
+            if elsewhere {
+                Attempt::Elsewhere(leader, refused)
+            } else {
+                Attempt::Failed(refused.into())
+            }
+        }
+        Err(failed) => Attempt::Failed(not_answered(failed, changes)),
+    }
+}
+
 fn not_answered(failed: NotAsked, changes: bool) -> CallFailed {
     match failed {
         NotAsked::Unwelcome(failure) => Refused::from(failure).into(),
@@ -260,6 +361,9 @@ fn is_condition(failed: &CallFailed) -> bool {
 /// How long to wait before a call is sent again; `None` if it is not. A name nobody knows is told at once, and so is a
 /// claim or a membership that does not stand: that it might stand later is for its holder to find out.
 fn wait_before(failed: &CallFailed, repeat: Repeat) -> Option<Duration> {
+    if repeat == Repeat::Never {
+        return None;
+    }
     match failed {
         CallFailed::NotSent { .. } => Some(Duration::ZERO),
         CallFailed::Unanswered { .. } => (repeat != Repeat::Unapplied).then_some(Duration::ZERO),

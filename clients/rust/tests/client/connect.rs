@@ -31,10 +31,7 @@ async fn the_token_and_everything_the_client_reads_are_offered() {
         ("t1", "tok")
     );
     assert_eq!(auth.client_flags, Some(0x1fff));
-    assert_eq!(
-        auth.extensions,
-        [Extension::Records, Extension::Requests].map(Extension::name)
-    );
+    assert_eq!(auth.extensions, Extension::ALL.map(Extension::name));
     assert_eq!(client.unwrap().broker(), Some(broker.address()));
 }
 

@@ -42,7 +42,7 @@ pub(super) fn replay(ledger: &dyn Ledger) -> Result<(Catalogue, Vault, History),
             let (entry, secrets) = read_next(&catalogue, &record)?;
             vault.apply(&entry.event, &secrets);
             let rows = changes(&catalogue, &entry.event);
-            catalogue.apply(&entry.event);
+            catalogue.apply_entry(&entry);
             history.remember(Arc::new(entry), rows, record.len());
         }
     }

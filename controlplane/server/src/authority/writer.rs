@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::clock::now;
 use bytes::Bytes;
-use felix_meta::{Catalogue, Change, Command, Decision, Entry, Event, Refused, Revision, changes};
-use felix_model::TimeMs;
+use felix_meta::{
+    By, Catalogue, Change, Command, Decision, Entry, Event, Refused, Revision, changes,
+};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -22,6 +23,8 @@ use crate::vault::{Secret, Vault};
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) command: Command,
+    /// Who wants it; `None` for the control plane itself.
+    pub(super) by: Option<By>,
     pub(super) secrets: Vec<Secret>,
     pub(super) answer: oneshot::Sender<Result<Option<Event>, WriteFailed>>,
 }
@@ -194,8 +197,8 @@ impl Writer {
             Decision::Unchanged => return Ok(None),
         };
         let rows = changes(&self.staged, &event);
-        let entry = Entry::new(self.staged.revision().next(), now(), event);
-        self.staged.apply(&entry.event);
+        let entry = self.staged.entry(now(), event, job.by.clone());
+        self.staged.apply_entry(&entry);
         // Events are plain records with string keys, which always have a JSON form. Should one have none, its record
         // is empty, and the flush fails before anything is written.
         let written = serde_json::to_value(&entry).and_then(|entry| {
@@ -300,7 +303,7 @@ impl Writer {
                     }
                 };
                 let rows = changes(&self.staged, &entry.event);
-                self.staged.apply(&entry.event);
+                self.staged.apply_entry(&entry);
                 let entry = Arc::new(entry);
                 let staged = Staged {
                     entry,
@@ -347,11 +350,4 @@ impl Writer {
         drop(history);
         self.show.send_replace(Arc::new(self.staged.clone()));
     }
-}
-
-fn now() -> TimeMs {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    TimeMs(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -1,7 +1,6 @@
 //! Who asks, and may he.
 
 use std::net::SocketAddr;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::header::AUTHORIZATION;
@@ -10,10 +9,12 @@ use felix_auth::{
     Action, Audience, KeySet, Object, Permissions, Principal, PublicKey, Resource, TokenRefused,
     claimed_tenant, verify,
 };
-use felix_model::{TenantId, TimeMs};
+use felix_model::TenantId;
 
 use super::error::Refusal;
 use crate::app::App;
+use crate::clock::now;
+use crate::request;
 
 /// What a request presents. Nothing of it is believed yet, and it has no `Debug`, because it holds the token.
 pub(crate) struct Ticket {
@@ -115,6 +116,7 @@ impl App {
         if principal.loopback_only && !ticket.from_loopback {
             return Err(TokenRefused::WrongAudience);
         }
+        request::identify(&principal);
         Ok(Caller { principal })
     }
 
@@ -144,11 +146,4 @@ impl App {
             )
         })
     }
-}
-
-pub(crate) fn now() -> TimeMs {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    TimeMs(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -8,6 +8,11 @@ use felix_meta::http::ErrorBody;
 use felix_meta::{Conflict, Refused};
 
 use crate::authority::WriteFailed;
+use crate::request;
+
+/// The code of a refusal, beside its answer, for who counts and writes down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Code(pub(crate) &'static str);
 
 /// A refusal: status, code and message of the one error body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,9 +130,10 @@ impl IntoResponse for Refusal {
         let body = ErrorBody {
             code: self.code.into(),
             message: self.message,
-            request_id: None,
+            request_id: request::id(),
         };
         let mut response = (self.status, Json(body)).into_response();
+        response.extensions_mut().insert(Code(self.code));
         if self.status == StatusCode::UNAUTHORIZED {
             let scheme = axum::http::HeaderValue::from_static("Bearer");
             response

@@ -53,7 +53,7 @@ pub(crate) async fn catalogue_snapshot(
     ticket: Ticket,
 ) -> Result<Json<CatalogueSnapshot>, Refusal> {
     must_view(&app, &ticket)?;
-    let catalogue = app.authority.catalogue().as_ref().clone();
+    let catalogue = app.authority.catalogue().for_nodes();
     Ok(Json(CatalogueSnapshot {
         version: ENTRY_VERSION,
         catalogue,

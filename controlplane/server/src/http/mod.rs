@@ -3,6 +3,7 @@
 //! Every handler has the same four steps: who asks (401), may he (403), what does he say (400), and only then what is
 //! there (404, 409). So an answer never tells a stranger what exists.
 
+mod audit;
 mod body;
 mod bootstrap;
 mod caches;
@@ -21,6 +22,7 @@ mod streams;
 mod system;
 mod tenants;
 mod tokens;
+mod watch;
 
 pub(crate) use bootstrap::router as bootstrap_router;
 pub(crate) use error::Refusal;

@@ -4,7 +4,7 @@ use axum::Json;
 use serde_json::{Value, json};
 use utoipa::{OpenApi, ToSchema};
 
-use super::{caches, feeds, keys, namespaces, rbac, resources, streams, system, tenants};
+use super::{audit, caches, feeds, keys, namespaces, rbac, resources, streams, system, tenants};
 
 /// The form of a key set document, for the document's sake.
 #[derive(ToSchema)]
@@ -56,6 +56,8 @@ pub(crate) struct JwkDocument {
         system::backup,
         system::regions,
         system::region,
+        audit::of_cluster,
+        audit::of_tenant,
         tenants::list,
         tenants::create,
         tenants::delete,

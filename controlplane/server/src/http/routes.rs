@@ -1,13 +1,15 @@
 //! Every path of the API and who answers it.
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::middleware::{Next, from_fn_with_state};
-use axum::response::Response;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, any, delete, get, patch, post};
 
 use super::error::Refusal;
-use super::{caches, feeds, keys, namespaces, openapi, rbac, resources, streams, system, tenants};
+use super::{
+    audit, caches, feeds, keys, namespaces, openapi, rbac, resources, streams, system, tenants,
+    watch,
+};
 use crate::app::App;
 use crate::limits::BODY_BYTES_MAX;
 
@@ -49,7 +51,7 @@ pub(crate) fn router(app: App) -> Router {
         .fallback(|| async { Refusal::not_found("no such path; see /v1/openapi.json") })
         .method_not_allowed_fallback(|| async { Refusal::method_not_allowed() })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(from_fn_with_state(app.clone(), count_api))
+        .layer(from_fn_with_state(app.clone(), watch::api))
         .with_state(app)
 }
 
@@ -76,6 +78,7 @@ fn routes() -> Routes {
     .get("/v1/streams/changes", get(feeds::streams_changes))
     .get("/v1/caches/snapshot", get(feeds::caches_snapshot))
     .get("/v1/caches/changes", get(feeds::caches_changes))
+    .get("/v1/audit", get(audit::of_cluster))
     .get("/v1/tenants", get(tenants::list))
     .add("post", "/v1/tenants", post(tenants::create))
     .below(TENANT, "delete", "", delete(tenants::delete));
@@ -99,6 +102,7 @@ fn of_a_tenant(routes: Routes) -> Routes {
             "/signing-keys/{kid}",
             delete(keys::retire),
         )
+        .below(TENANT, "get", "/audit", get(audit::of_tenant))
         .below(TENANT, "get", "/rbac/policies", get(rbac::policies))
         .below(TENANT, "post", "/rbac/policies", post(rbac::add_policy))
         .below(
@@ -157,26 +161,6 @@ fn later() -> Router<App> {
         router = router.route(&format!("{TENANT}{rest}"), any(refuse));
     }
     router
-}
-
-async fn count_api(State(app): State<App>, request: Request, next: Next) -> Response {
-    count(&app, "api", request, next).await
-}
-
-pub(super) async fn count_bootstrap(
-    State(app): State<App>,
-    request: Request,
-    next: Next,
-) -> Response {
-    count(&app, "bootstrap", request, next).await
-}
-
-async fn count(app: &App, listener: &'static str, request: Request, next: Next) -> Response {
-    let under_way = app.stats.begin();
-    let response = next.run(request).await;
-    drop(under_way);
-    app.stats.answered(listener, response.status().as_u16());
-    response
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ use felix_meta::http::{DevTokenSpec, InitializeAnswer, InitializeSpec, TokenAnsw
 use felix_meta::{Command, Grouping, Policy, TenantRecord, VerifyingKey};
 use felix_model::TenantId;
 
-use super::caller::now;
 use super::error::Refusal;
 use super::rbac::permission;
 use crate::app::App;
+use crate::clock::now;
 use crate::limits::{DEV_TOKEN_SECONDS_ANYWHERE, DEV_TOKEN_SECONDS_MAX};
 
 /// Gives a tenant its first key and administrators.

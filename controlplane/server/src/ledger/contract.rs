@@ -1,4 +1,4 @@
-//! What every ledger must do, run over every kind of them: `ledger_contract!` makes a test of each promise.
+//! What every ledger must do, run over every kind of them.
 
 use std::sync::{Arc, Barrier};
 
@@ -17,42 +17,48 @@ pub(crate) trait Stand {
     fn several(&self) -> bool;
 }
 
-/// Tests of every promise for one kind of ledger. The argument makes a fresh [`Stand`], or `None` after saying loudly
-/// why there is none on this machine.
-macro_rules! ledger_contract {
-    ($stand:expr) => {
-        $crate::ledger::contract::ledger_contract!($stand,
-            an_empty_ledger_is_at_revision_0_and_reads_as_nothing
-            each_record_makes_one_revision_and_reads_back_in_order
-            an_append_at_another_revision_is_refused_and_adds_nothing
-            an_append_of_nothing_makes_no_revision
-            a_page_holds_at_least_one_record_however_small_it_must_be
-            pages_of_any_size_hold_every_record_once
-            a_record_of_4_mib_and_any_bytes_reads_back_as_it_was
-            the_snapshot_kept_last_is_the_one_found
-            an_older_snapshot_does_not_replace_a_newer_one
-            a_ledger_opened_again_holds_what_was_appended
-            who_follows_is_told_of_every_revision
-            what_one_wrote_is_confirmed_and_read_by_another
-            of_two_who_append_at_one_revision_exactly_one_wins
-            writers_that_race_lose_no_record_and_double_none
-        );
-    };
-    ($stand:expr, $($promise:ident)*) => {
-        $(
-            #[test]
-            fn $promise() {
-                keeps($stand, $crate::ledger::contract::$promise);
-            }
-        )*
+macro_rules! promises {
+    ($($promise:ident)*) => {
+        /// Every promise, for a kind of ledger whose stand is dear: a test of all of them in turn.
+        pub(crate) fn promises() -> Vec<(&'static str, fn(&dyn Stand))> {
+            vec![$((stringify!($promise), $promise as fn(&dyn Stand))),*]
+        }
+
+        /// A test of each promise. The argument makes a fresh [`Stand`].
+        macro_rules! ledger_contract {
+            ($stand:expr) => {
+                $(
+                    #[test]
+                    fn $promise() {
+                        keeps(&$stand, $crate::ledger::contract::$promise);
+                    }
+                )*
+            };
+        }
     };
 }
+
+promises!(
+    an_empty_ledger_is_at_revision_0_and_reads_as_nothing
+    each_record_makes_one_revision_and_reads_back_in_order
+    an_append_at_another_revision_is_refused_and_adds_nothing
+    an_append_of_nothing_makes_no_revision
+    a_page_holds_at_least_one_record_however_small_it_must_be
+    pages_of_any_size_hold_every_record_once
+    a_record_of_4_mib_and_any_bytes_reads_back_as_it_was
+    the_snapshot_kept_last_is_the_one_found
+    an_older_snapshot_does_not_replace_a_newer_one
+    a_ledger_opened_again_holds_what_was_appended
+    who_follows_is_told_of_every_revision
+    what_one_wrote_is_confirmed_and_read_by_another
+    of_two_who_append_at_one_revision_exactly_one_wins
+    writers_that_race_lose_no_record_and_double_none
+);
 pub(crate) use ledger_contract;
 
 /// Whether a promise is kept, and every record up to the newest revision is there afterwards.
-pub(crate) fn keeps<S: Stand>(stand: Option<S>, promise: fn(&dyn Stand)) {
-    let Some(stand) = stand else { return };
-    promise(&stand);
+pub(crate) fn keeps(stand: &dyn Stand, promise: fn(&dyn Stand)) {
+    promise(stand);
     let ledger = stand.open();
     let newest = ledger.confirm().unwrap();
     let mut records = 0;
@@ -336,5 +342,5 @@ mod in_memory {
         }
     }
 
-    ledger_contract!(Some(Memory(MemoryLedger::new())));
+    ledger_contract!(Memory(MemoryLedger::new()));
 }

@@ -14,10 +14,12 @@ use tokio::sync::watch;
 pub(crate) mod contract;
 mod disk;
 mod memory;
+mod postgres;
 pub mod raft;
 
 pub use disk::{Copier, CopyFailed, DiskLedger, OpenFailed};
 pub use memory::MemoryLedger;
+pub use postgres::{Address, AddressRefused, PostgresLedger, PostgresRefused};
 
 /// Keeps one record per revision, durably, for any number of writers. Blocking: called from threads of their own, never
 /// from a task.

@@ -13,7 +13,7 @@ use crate::publish::PublishTooLong;
 const ABSENT: u32 = u32::MAX;
 
 /// Something that can be a field of a call or an item of a list.
-pub(super) trait Field: Sized {
+pub(in crate::extension) trait Field: Sized {
     fn put(&self, into: &mut BytesMut, field: &'static str) -> Result<(), PublishTooLong>;
     fn read(cursor: &mut Cursor, field: &'static str) -> Result<Self, Malformed>;
 }
@@ -28,7 +28,7 @@ pub trait Item: Field {}
 impl<T: Field> Item for T {}
 
 /// A field whose presence is a bit of the frame's flags.
-pub(super) trait Flagged: Sized {
+pub(in crate::extension) trait Flagged: Sized {
     fn is_set(&self) -> bool;
     fn put(&self, into: &mut BytesMut, field: &'static str) -> Result<(), PublishTooLong>;
     fn read(set: bool, cursor: &mut Cursor, field: &'static str) -> Result<Self, Malformed>;
@@ -53,6 +53,17 @@ number!(u16, put_u16, u16);
 number!(u32, put_u32, u32);
 number!(u64, put_u64, u64);
 number!(i64, put_i64, i64);
+
+impl Field for i16 {
+    fn put(&self, into: &mut BytesMut, _field: &'static str) -> Result<(), PublishTooLong> {
+        into.put_i16(*self);
+        Ok(())
+    }
+
+    fn read(cursor: &mut Cursor, field: &'static str) -> Result<Self, Malformed> {
+        cursor.u16(field).map(u16::cast_signed)
+    }
+}
 
 /// Bytes behind a four-byte length.
 impl Field for Bytes {
@@ -90,27 +101,31 @@ impl Field for Option<Bytes> {
     }
 }
 
-/// A byte that says whether a number follows, and the number.
-impl Field for Option<u64> {
-    fn put(&self, into: &mut BytesMut, _field: &'static str) -> Result<(), PublishTooLong> {
-        into.put_u8(self.is_some().into());
-        if let Some(number) = self {
-            into.put_u64(*number);
-        }
-        Ok(())
-    }
+macro_rules! maybe {
+    ($type:ty) => {
+        /// A byte that says whether there is one, and it.
+        impl Field for Option<$type> {
+            fn put(&self, into: &mut BytesMut, field: &'static str) -> Result<(), PublishTooLong> {
+                into.put_u8(self.is_some().into());
+                self.as_ref().map_or(Ok(()), |value| value.put(into, field))
+            }
 
-    fn read(cursor: &mut Cursor, field: &'static str) -> Result<Self, Malformed> {
-        match cursor.u8(field)? {
-            0 => Ok(None),
-            1 => cursor.u64(field).map(Some),
-            other => Err(Malformed::Value {
-                field,
-                value: other.into(),
-            }),
+            fn read(cursor: &mut Cursor, field: &'static str) -> Result<Self, Malformed> {
+                match cursor.u8(field)? {
+                    0 => Ok(None),
+                    1 => <$type as Field>::read(cursor, field).map(Some),
+                    other => Err(Malformed::Value {
+                        field,
+                        value: other.into(),
+                    }),
+                }
+            }
         }
-    }
+    };
 }
+
+maybe!(u64);
+maybe!(Text);
 
 impl Flagged for bool {
     fn is_set(&self) -> bool {
@@ -418,7 +433,7 @@ macro_rules! item {
     };
 }
 
-pub(super) use {item, layout};
+pub(in crate::extension) use {item, layout};
 
 fn length(length: usize, field: &'static str) -> Result<u32, PublishTooLong> {
     u32::try_from(length)

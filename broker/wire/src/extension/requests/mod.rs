@@ -11,11 +11,13 @@
 //! behind one of four; a list is a count of four bytes and its items. A field that need not be
 //! there has a bit of the frame's flags. Nothing may follow the last field. The kind of a reply is
 //! that of its call with 0x0080 set.
+//!
+//! The calls of the `raw` extension are laid out in the same way and stand in the same table.
 
 mod cache;
 mod commit;
 mod counter;
-mod field;
+pub(in crate::extension) mod field;
 mod group;
 mod member;
 mod schedule;
@@ -42,7 +44,15 @@ pub use self::schedule::{
     Waiting,
 };
 pub use self::state::{StateEntry, StateGet, StateGot, StateList, StateListed, Versioned};
-use super::{HEADER_BYTES, known_flags, put_header};
+use super::raw::{
+    ConsumerDescribe, ConsumerDescribed, ConsumerHeartbeat, ConsumerHeld, KafkaCommit,
+    KafkaCommits, KafkaCommitted, KafkaDelete, KafkaDeleted, KafkaDescribe, KafkaDescribed,
+    KafkaForget, KafkaForgotten, KafkaHeartbeat, KafkaHeartbeaten, KafkaJoin, KafkaJoined,
+    KafkaLeave, KafkaLeft, KafkaList, KafkaListed, KafkaOffsets, KafkaSync, KafkaSynced, RawAppend,
+    RawAppended, RawDeleteRecords, RawDescribe, RawDescribed, RawEpochEnd, RawEpochEnded, RawFetch,
+    RawFetched, RawOffsets, RawOffsetsFound, RawProducerGiven, RawProducerId, RawRecordsDeleted,
+};
+use super::{Extension, HEADER_BYTES, known_flags, put_header};
 use crate::cursor::{Cursor, Malformed};
 use crate::limits::PAYLOAD_BYTES_MAX;
 use crate::publish::{Names, PublishTooLong};
@@ -224,9 +234,55 @@ calls! {
     0x0262 ScheduleCancel => ScheduleCancelled,
     /// Lists scheduled records.
     0x0263 ScheduleList => ScheduleListed,
+    /// Appends a record batch as it is.
+    0x0301 RawAppend => RawAppended,
+    /// Fetches record batches as they are.
+    0x0302 RawFetch => RawFetched,
+    /// Looks for offsets.
+    0x0303 RawOffsets => RawOffsetsFound,
+    /// Asks where generations ended.
+    0x0304 RawEpochEnd => RawEpochEnded,
+    /// Forgets records below an offset.
+    0x0305 RawDeleteRecords => RawRecordsDeleted,
+    /// Asks for a producer id.
+    0x0306 RawProducerId => RawProducerGiven,
+    /// Describes streams and shards.
+    0x0307 RawDescribe => RawDescribed,
+    /// Joins a Kafka group.
+    0x0341 KafkaJoin => KafkaJoined,
+    /// Asks for a member's share.
+    0x0342 KafkaSync => KafkaSynced,
+    /// Says that a member is alive.
+    0x0343 KafkaHeartbeat => KafkaHeartbeaten,
+    /// Leaves a Kafka group.
+    0x0344 KafkaLeave => KafkaLeft,
+    /// Commits positions of a Kafka group.
+    0x0345 KafkaCommit => KafkaCommits,
+    /// Asks for positions of a Kafka group.
+    0x0346 KafkaOffsets => KafkaCommitted,
+    /// Forgets positions of a Kafka group.
+    0x0347 KafkaForget => KafkaForgotten,
+    /// Describes Kafka groups.
+    0x0348 KafkaDescribe => KafkaDescribed,
+    /// Lists Kafka groups.
+    0x0349 KafkaList => KafkaListed,
+    /// Deletes Kafka groups.
+    0x034a KafkaDelete => KafkaDeleted,
+    /// Says that a member is alive, of a group in which the broker shares out.
+    0x0351 ConsumerHeartbeat => ConsumerHeld,
+    /// Describes groups in which the broker shares out.
+    0x0352 ConsumerDescribe => ConsumerDescribed,
 }
 
 impl CallKind {
+    /// The extension that it belongs to.
+    pub const fn extension(self) -> Extension {
+        match self.number() >> 8 {
+            0x03 => Extension::Raw,
+            _ => Extension::Requests,
+        }
+    }
+
     /// The number in the header of the call.
     pub const fn number(self) -> u16 {
         self as u16

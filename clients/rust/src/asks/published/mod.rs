@@ -6,6 +6,7 @@ mod groups;
 
 use std::sync::Arc;
 
+use felix_wire::extension::Extension;
 use felix_wire::extension::requests::{
     Ask, CacheDelete, CacheDeleted, CacheGot, CachePut, CacheStored, Call, Commit, Committed,
     Condition, CounterValue, Entry, Reply, StateGet, StateGot, Versioned,
@@ -37,6 +38,9 @@ type Asked = Result<Reply, CallFailed>;
 impl Inner {
     pub(super) async fn ask_published(self: &Arc<Self>, call: &Call, how: How) -> Asked {
         let Call { names, ask } = call;
+        if ask.kind().extension() == Extension::Raw {
+            return Err(CallFailed::Unsupported { feature: "raw" });
+        }
         let asking = Asking::new(self, names, how);
         match ask {
             Ask::CacheGet(ask) => asking.cache_get(ask.key.to_string()).await,
@@ -117,7 +121,26 @@ impl Inner {
             | Ask::MemberLeave(_)
             | Ask::ScheduleAdd(_)
             | Ask::ScheduleCancel(_)
-            | Ask::ScheduleList(_) => Err(CallFailed::Unsupported {
+            | Ask::ScheduleList(_)
+            | Ask::RawAppend(_)
+            | Ask::RawFetch(_)
+            | Ask::RawOffsets(_)
+            | Ask::RawEpochEnd(_)
+            | Ask::RawDeleteRecords(_)
+            | Ask::RawProducerId(_)
+            | Ask::RawDescribe(_)
+            | Ask::KafkaJoin(_)
+            | Ask::KafkaSync(_)
+            | Ask::KafkaHeartbeat(_)
+            | Ask::KafkaLeave(_)
+            | Ask::KafkaCommit(_)
+            | Ask::KafkaOffsets(_)
+            | Ask::KafkaForget(_)
+            | Ask::KafkaDescribe(_)
+            | Ask::KafkaList(_)
+            | Ask::KafkaDelete(_)
+            | Ask::ConsumerHeartbeat(_)
+            | Ask::ConsumerDescribe(_) => Err(CallFailed::Unsupported {
                 feature: "requests",
             }),
         }

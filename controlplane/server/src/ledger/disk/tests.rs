@@ -20,7 +20,7 @@ impl Stand for Directory {
     }
 }
 
-ledger_contract!(Some(Directory(tempfile::tempdir().unwrap())));
+ledger_contract!(Directory(tempfile::tempdir().unwrap()));
 
 #[test]
 fn a_power_cut_takes_nothing_that_an_append_returned() {
