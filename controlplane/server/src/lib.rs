@@ -20,8 +20,10 @@ mod http;
 pub mod ledger;
 pub mod limits;
 mod request;
+mod revoked;
 mod server;
 mod stats;
+mod throttle;
 mod vault;
 
 pub use authority::{Authority, StartFailed, WriteFailed};

@@ -291,6 +291,7 @@ fn initialize(tenant: &TenantId, key: &SigningKey) -> Command {
         },
         policies: vec![],
         groupings: vec![],
+        issuers: vec![],
     }
 }
 
