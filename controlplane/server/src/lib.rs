@@ -21,8 +21,10 @@ pub mod ledger;
 pub mod limits;
 mod place;
 mod request;
+mod revoked;
 mod server;
 mod stats;
+mod throttle;
 pub mod transfer;
 mod vault;
 

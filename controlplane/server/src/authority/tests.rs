@@ -308,6 +308,7 @@ fn initialize(tenant: &TenantId, key: &SigningKey) -> Command {
         },
         policies: vec![],
         groupings: vec![],
+        issuers: vec![],
     }
 }
 
