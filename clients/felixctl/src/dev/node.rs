@@ -1,4 +1,4 @@
-//! The two servers of a development node, started one after the other and stopped the other way
+//! The three servers of a development node, started one after the other and stopped the other way
 //! round.
 
 use std::collections::BTreeMap;
@@ -23,6 +23,7 @@ const CLUSTER: &str = "dev";
 /// A running development node.
 #[derive(Debug)]
 pub struct Node {
+    kafka: felix_kafka::Running,
     broker: felix_broker::Running,
     controlplane: ControlPlane,
     url_file: PathBuf,
@@ -71,14 +72,36 @@ impl Node {
             advertise: None,
             ..from_environment
         };
+        let node_token = tokens.node;
         let embedding = felix_broker::Embedding {
-            token: Some(tokens.node),
+            token: Some(node_token.clone()),
             cluster: Some(CLUSTER.to_owned()),
             ..felix_broker::Embedding::default()
         };
         let broker = felix_broker::start(broker, embedding)
             .await
             .map_err(|error| start_failed("the broker", &error))?;
+        let kafka = felix_kafka::Config {
+            listen: ports.kafka,
+            metrics_listen: ports.kafka_admin,
+            brokers: vec![broker.address().to_string()],
+            broker_ca: Some(tls.ca.clone()),
+            broker_name: Some("localhost".to_owned()),
+            controlplane_url: controlplane_url.clone(),
+            auto_create_topics: true,
+            ..felix_kafka::Config::default()
+        };
+        let embedding = felix_kafka::Embedding {
+            token: Some(node_token),
+            anonymous: Some(felix_kafka::Anonymous {
+                tenant: seed::TENANT.to_owned(),
+                token: tokens.client.clone(),
+                controlplane_token: tokens.controlplane.clone(),
+            }),
+        };
+        let kafka = felix_kafka::start(kafka, embedding)
+            .await
+            .map_err(|error| start_failed("the Kafka listener", &error))?;
         let url_file = home.path().join(BOOTSTRAP_URL_FILE);
         write_private(&url_file, bootstrap_url.as_bytes())
             .map_err(|error| Failure::failed(format!("{}: {error}", url_file.display())))?;
@@ -93,10 +116,12 @@ impl Node {
             controlplane_token: tokens.controlplane,
             broker_admin_url: format!("http://{}", broker.metrics_address()),
             bootstrap_url,
+            kafka_bootstrap: kafka.address().to_string(),
             data_dir: home.kept_path().map(std::path::Path::to_path_buf),
         };
         Ok((
             Self {
+                kafka,
                 broker,
                 controlplane,
                 url_file,
@@ -113,6 +138,8 @@ impl Node {
     pub async fn stop(self) -> Result<(), Failure> {
         // The address is good only while the node runs.
         let _ = fs::remove_file(&self.url_file);
+        // Those in front go first, so that what they passed on is still answered.
+        self.kafka.shutdown().await;
         let stopped = self.broker.shutdown().await;
         self.controlplane.shutdown().await;
         if stopped.unflushed_logs > 0 {
@@ -152,7 +179,7 @@ fn controlplane_config(
 fn start_failed(what: &str, error: &dyn std::error::Error) -> Failure {
     let message = format!("{what} cannot start: {error}");
     let failure = Failure::failed(message.clone());
-    // Both servers say it in their own words, and both words end in the system's.
+    // All of them say it in their own words, and all words end in the system's.
     if message.contains("in use") {
         return Failure {
             exit: Exit::Conflict,

@@ -29,13 +29,13 @@ impl Stand for One {
 mod one_member {
     use super::*;
 
-    ledger_contract!(Some(One(tempfile::tempdir().unwrap())));
+    ledger_contract!(One(tempfile::tempdir().unwrap()));
 }
 
 mod three_members {
     use super::*;
 
-    ledger_contract!(Some(Three::new()));
+    ledger_contract!(Three::new());
 }
 
 #[test]
