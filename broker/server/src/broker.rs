@@ -29,6 +29,7 @@ use crate::metrics::Metrics;
 use crate::names::{Names, spec};
 use crate::paths::Paths;
 use crate::shards::{Shards, Store, StreamHandle, StreamSpec};
+use crate::teams::Teams;
 use crate::tls::{Identity, ServerConfigs, TlsRefused};
 use crate::{admin, listen};
 
@@ -61,6 +62,7 @@ pub(crate) struct Shared {
     pub(crate) served: Served,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) members: Members,
+    pub(crate) teams: Teams,
     pub(crate) paths: Arc<Paths>,
     pub(crate) principals: Principals,
     port: u16,
@@ -185,6 +187,7 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
         queue: FairQueue::new(config.inflight_bytes),
         served: served(),
         subscriptions: Subscriptions::default(),
+        teams: Teams::default(),
         paths: Arc::default(),
         principals: Principals::default(),
         port: address.port(),
@@ -467,6 +470,9 @@ impl Shared {
     pub(crate) async fn verify_shards(&self) {
         let catalogue = self.names.catalogue();
         let known = |id: &StreamId| -> Option<StreamSpec> {
+            if *id == StreamId::kafka_groups() {
+                return Some(crate::teams::spec());
+            }
             let record = catalogue.stream(
                 id.tenant.as_str(),
                 id.namespace.as_str(),
@@ -554,6 +560,9 @@ impl Running {
             shared.shards.save_states();
         });
         self.every(COMPACTION_INTERVAL, |shared| shared.shards.compact());
+        self.every(RETENTION_INTERVAL, |shared| {
+            shared.teams.sweep(&shared.names.catalogue())
+        });
         self.every(EXPIRY_INTERVAL, |shared| shared.caches.expire());
         self.every(CACHES_INTERVAL, |shared| shared.caches.tend());
         self.every(CACHES_INTERVAL, |shared| shared.caches.compact_all());

@@ -30,6 +30,7 @@ mod names;
 mod paths;
 mod raw;
 mod shards;
+mod teams;
 mod tls;
 
 pub use broker::{Embedding, Running, StartRefused, Stopped, start};
