@@ -8,6 +8,8 @@ use felix_model::batch::{self, BatchHeader, BatchRefused};
 use felix_model::native::Payloads;
 use felix_model::{Generation, Offset, TimeMs};
 
+use crate::kafka_producers::KafkaProduced;
+
 /// How many encoded forms of one batch can be remembered: one for each combination of features
 /// that readers actually negotiate, which are few.
 pub const BATCH_FRAME_SLOTS: usize = 4;
@@ -35,6 +37,7 @@ pub struct Draft {
     native: Option<Payloads>,
     publisher: Option<Arc<str>>,
     key: Option<Bytes>,
+    kafka: Option<KafkaProduced>,
 }
 
 impl Draft {
@@ -52,6 +55,19 @@ impl Draft {
             native: None,
             publisher: None,
             key: None,
+            kafka: None,
+        })
+    }
+
+    /// From a record batch v2 as [`Self::from_log`], deduplicated by the producer that its header names.
+    ///
+    /// # Errors
+    /// The header is not one of a record batch v2.
+    pub fn from_kafka(log: BytesMut) -> Result<Self, BatchRefused> {
+        let kafka = KafkaProduced::of(&BatchHeader::parse(&log)?);
+        Ok(Self {
+            kafka,
+            ..Self::from_log(log)?
         })
     }
 
@@ -66,6 +82,7 @@ impl Draft {
             native: Some(native),
             publisher: None,
             key: None,
+            kafka: None,
         }
     }
 
@@ -98,6 +115,10 @@ impl Draft {
     /// What it counts for against every bound of the shard.
     pub fn bytes_len(&self) -> u64 {
         bytes_len(self.log.len(), self.native.as_ref())
+    }
+
+    pub(crate) fn kafka(&self) -> Option<KafkaProduced> {
+        self.kafka
     }
 
     pub(crate) fn has_log(&self) -> bool {
@@ -179,6 +200,13 @@ impl Batch {
             shown: OnceLock::new(),
             frames: Default::default(),
         })
+    }
+
+    /// How many bytes it has, in the form in which it came.
+    pub fn size(&self) -> u64 {
+        let log = self.log.get().map(Bytes::len);
+        let native = || self.native.get().map_or(0, |payloads| payloads.bytes.len());
+        log.unwrap_or_else(native) as u64
     }
 
     /// Its record batch v2, with final offsets. Always there on a durable stream.

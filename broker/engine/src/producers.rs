@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use felix_model::{Offset, ProducerId};
 
 use crate::input::Produced;
+use crate::kafka_producers::{KafkaObserved, KafkaProduced, KafkaProducers};
 use crate::refused::AppendRefused;
 
 /// Committed batches remembered for each producer: more than any published client leaves
@@ -34,6 +35,8 @@ pub struct ProducerTable {
     producers: BTreeMap<ProducerId, Producer>,
     /// The same producers by the base offset of their last batch, the next to be forgotten first.
     by_age: BTreeSet<(Offset, ProducerId)>,
+    /// Those of the Kafka protocol. An id is one of these or of the others for life.
+    kafka: KafkaProducers,
 }
 
 #[derive(Clone, Debug)]
@@ -64,25 +67,27 @@ pub(crate) enum Verdict {
 impl ProducerTable {
     /// An empty table that remembers at most `producers_max` producers.
     pub fn new(producers_max: u32) -> Self {
+        let cap = usize::try_from(producers_max).unwrap_or(usize::MAX).max(1);
         Self {
-            cap: usize::try_from(producers_max).unwrap_or(usize::MAX).max(1),
+            cap,
             producers: BTreeMap::new(),
             by_age: BTreeSet::new(),
+            kafka: KafkaProducers::new(cap),
         }
     }
 
     /// Producers remembered.
     pub fn len(&self) -> usize {
-        self.producers.len()
+        self.producers.len() + self.kafka.len()
     }
 
     /// Nothing is remembered.
     pub fn is_empty(&self) -> bool {
-        self.producers.is_empty()
+        self.len() == 0
     }
 
-    /// Everything remembered, producer by producer, each in order of sequence. Observing these in
-    /// order of their offsets gives the same table.
+    /// Everything remembered of native producers, producer by producer, each in order of sequence. Observing these in
+    /// order of their offsets, with those of [`Self::iter_kafka`], gives the same table.
     pub fn iter(&self) -> impl Iterator<Item = Observed> + '_ {
         self.producers.iter().flat_map(|(&producer, known)| {
             known.recent.iter().map(move |batch| Observed {
@@ -95,6 +100,24 @@ impl ProducerTable {
                 end: batch.end,
             })
         })
+    }
+
+    /// Everything remembered of producers of the Kafka protocol, in the same way.
+    pub fn iter_kafka(&self) -> impl Iterator<Item = KafkaObserved> + '_ {
+        self.kafka.iter()
+    }
+
+    /// Takes note of a batch of a producer of the Kafka protocol that is in the log. Call it in order of offsets.
+    pub fn observe_kafka(&mut self, seen: KafkaObserved) {
+        self.kafka.admit(seen, seen.end);
+    }
+
+    pub(crate) fn admit_kafka(&mut self, seen: KafkaObserved, committed: Offset) {
+        self.kafka.admit(seen, committed);
+    }
+
+    pub(crate) fn judge_kafka(&self, produced: KafkaProduced) -> Verdict {
+        self.kafka.judge(produced)
     }
 
     /// Takes note of a batch that is in the log. Call it in order of offsets.
@@ -187,6 +210,7 @@ impl ProducerTable {
 
     /// Forgets every batch at or beyond `from`: it did not make it into the log.
     pub(crate) fn roll_back(&mut self, from: Offset) {
+        self.kafka.roll_back(from);
         let touched: Vec<ProducerId> = self
             .by_age
             .range((from, ProducerId(0))..)

@@ -63,6 +63,18 @@ pub enum AppendRefused {
         /// Of the stream.
         limit: u64,
     },
+    /// The producer's: of the Kafka protocol, a batch before this one is missing, or this is an old one.
+    #[error("the next sequence of this producer is {expected}")]
+    KafkaSequence {
+        /// The sequence that would be appended.
+        expected: i32,
+    },
+    /// The producer's: another one has taken its id over.
+    #[error("a producer of epoch {epoch} has taken the id over")]
+    ProducerFenced {
+        /// The epoch that holds.
+        epoch: i16,
+    },
     /// Try again: too much is in flight to the journal.
     #[error("{in_flight} bytes are in flight, the limit is {limit}")]
     Busy {

@@ -8,7 +8,7 @@ mod readers;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use felix_model::{Offset, TimeMs};
+use felix_model::{Generation, Offset, TimeMs};
 
 use crate::batch::Batch;
 use crate::effect::Effect;
@@ -154,6 +154,19 @@ impl Shard {
     /// What the shard remembers about idempotent producers.
     pub fn producers(&self) -> &ProducerTable {
         &self.producers
+    }
+
+    /// What stands in the generation field of batches appended from here on.
+    pub fn generation(&self) -> Generation {
+        self.options.generation
+    }
+
+    /// Committed batches from the one holding `from` on, of those in memory, until `max_bytes`, one at least if there
+    /// is one. `None` when they are not in memory any more, or `from` is above the committed mark.
+    pub fn recent(&self, from: Offset, max_bytes: u64) -> Option<Vec<Arc<Batch>>> {
+        (self.window.start()..=self.committed)
+            .contains(&from)
+            .then(|| self.window.from(from, max_bytes))
     }
 
     /// What it counted.

@@ -70,6 +70,21 @@ impl Window {
         Some(batch)
     }
 
+    /// Whole batches from the one holding `from` on, control batches with the others, at most `max_bytes` of log or one.
+    pub(crate) fn from(&self, from: Offset, max_bytes: u64) -> Vec<Arc<Batch>> {
+        let first = self.batches.partition_point(|batch| batch.end <= from);
+        let mut bytes = 0;
+        let mut found = Vec::new();
+        for batch in self.batches.range(first..) {
+            bytes += batch.size();
+            if !found.is_empty() && bytes > max_bytes {
+                break;
+            }
+            found.push(Arc::clone(batch));
+        }
+        found
+    }
+
     /// What a reader at `position`, which is not below the start, gets next.
     pub(crate) fn next_run(&self, want: &Want) -> NextRun {
         let first = self

@@ -96,6 +96,22 @@ pub(crate) const PRINCIPALS_SHARED_MAX: usize = CONNECTIONS_MAX;
 /// Names of streams kept resolved per publish stream.
 pub(crate) const ROUTES_REMEMBERED_MAX: usize = 64;
 
+/// Names of streams kept resolved per stream that fetches: a consumer reads many.
+pub(crate) const FETCHED_REMEMBERED_MAX: usize = 1_024;
+
+/// Bytes of batches in one reply to a fetch, but for a first one that is larger. What is left of a frame holds the answers
+/// for many thousand shards.
+pub(crate) const FETCH_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Shards of one fetch: each has an answer in the reply's frame.
+pub(crate) const FETCH_SHARDS_MAX: usize = 20_000;
+
+/// Bytes of fetched batches that may wait for one client to read them. Beyond it fetches are answered without any.
+pub(crate) const FETCHED_UNREAD_BYTES: usize = 32 * 1024 * 1024;
+
+/// The longest that a fetch may wait.
+pub(crate) const FETCH_WAIT_MAX: Duration = Duration::from_secs(60);
+
 /// Groups that have members on this broker. Each costs a few kilobytes.
 pub(crate) const GROUPS_WITH_MEMBERS_MAX: usize = 10_000;
 
@@ -104,6 +120,15 @@ pub(crate) const MEMBERS_PER_GROUP_MAX: usize = 1_024;
 
 /// How long before a token runs out its client is told, at most: enough to fetch another one slowly.
 pub(crate) const EXPIRY_WARNING_MS_MAX: u64 = 60_000;
+
+/// A client is told no sooner than this after it brought a token.
+pub(crate) const EXPIRY_WARNING_PAUSE_MS: u64 = 500;
+
+/// When it is worth trying again where a quota is used up that only somebody's leaving frees, in milliseconds.
+pub(crate) const QUOTA_RETRY_MS: u64 = 1_000;
+
+/// Principals of one tenant in the listing of what is used.
+pub(crate) const PRINCIPALS_LISTED_MAX: usize = 1_000;
 
 /// How long what was accepted on a stream may take to be answered after its token was revoked, and how long a client may
 /// take to read what it is owed. After that the stream is cut.

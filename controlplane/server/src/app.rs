@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 use crate::audit::{Index, Notebook};
 use crate::authority::Authority;
 use crate::config::Config;
-use crate::ledger::Copier;
 use crate::stats::Stats;
 use crate::throttle::Throttle;
 
@@ -24,8 +23,6 @@ pub(crate) struct App {
     pub(crate) notebook: Arc<Notebook>,
     /// Where each line of an audit is.
     pub(crate) index: Arc<Index>,
-    /// What makes backups; a ledger in memory has none.
-    pub(crate) copier: Option<Arc<Copier>>,
     /// Set when the end begins; held requests are answered at once then.
     pub(crate) stopping: CancellationToken,
     /// Decides whom identity providers vouch for.
@@ -38,7 +35,7 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(authority: Authority, config: Config, copier: Option<Copier>) -> Self {
+    pub(crate) fn new(authority: Authority, config: Config) -> Self {
         let fetch = Arc::new(HttpFetch::new(config.oidc_addresses()));
         // A configuration that got here was checked.
         let algorithms = config.oidc_algorithms().unwrap_or_default();
@@ -51,7 +48,6 @@ impl App {
             stats: Arc::default(),
             notebook: Arc::default(),
             index: Arc::default(),
-            copier: copier.map(Arc::new),
             stopping: CancellationToken::new(),
             draining: Arc::default(),
         }

@@ -140,3 +140,9 @@ pub const AUTH_WAITING_MAX: u32 = 32;
 
 /// Places that are told apart. The rest count as one.
 pub const AUTH_PLACES_MAX: usize = 10_000;
+
+/// Bytes of the first lines of a backup's file.
+pub const BACKUP_HEAD_BYTES_MAX: u64 = 4096;
+
+/// Bytes of a record in a backup. The largest come from one request each, which is far smaller.
+pub const BACKUP_RECORD_BYTES_MAX: u32 = 64 * 1024 * 1024;

@@ -10,6 +10,7 @@ use super::{Shard, Status};
 use crate::batch::Draft;
 use crate::effect::Effect;
 use crate::input::{Append, CloseReason, Produced};
+use crate::kafka_producers::KafkaObserved;
 use crate::options::{Overflow, Storage};
 use crate::producers::{Observed, Verdict};
 use crate::refused::AppendRefused;
@@ -135,9 +136,13 @@ impl Shard {
     }
 
     fn judge(&self, append: &Append) -> Verdict {
-        let sent_before = append
-            .producer
-            .map(|produced| self.producers.judge(produced));
+        let sent_before = match append.producer {
+            Some(produced) => Some(self.producers.judge(produced)),
+            None => append
+                .batch
+                .kafka()
+                .map(|produced| self.producers.judge_kafka(produced)),
+        };
         if let Some(verdict @ (Verdict::Duplicate { .. } | Verdict::Refuse(_))) = sent_before {
             return verdict;
         }
@@ -159,6 +164,7 @@ impl Shard {
         produced: Option<Produced>,
         effects: &mut Vec<Effect>,
     ) {
+        let kafka = draft.kafka();
         let batch = Arc::new(draft.seal(self.end, self.options.generation));
         self.end = batch.end;
         self.stats.appended_batches += 1;
@@ -171,6 +177,13 @@ impl Shard {
                 end: batch.end,
             };
             self.producers.admit(seen, self.committed);
+        } else if let Some(produced) = kafka {
+            let seen = KafkaObserved {
+                produced,
+                base: batch.base,
+                end: batch.end,
+            };
+            self.producers.admit_kafka(seen, self.committed);
         }
         self.answers.set(
             place,

@@ -150,7 +150,9 @@ fn is_by_order(refused: AppendRefused) -> bool {
         | AppendRefused::SequenceGap { .. }
         | AppendRefused::SequenceExpired { .. }
         | AppendRefused::SequenceReused { .. }
-        | AppendRefused::UnknownProducer => true,
+        | AppendRefused::UnknownProducer
+        | AppendRefused::KafkaSequence { .. }
+        | AppendRefused::ProducerFenced { .. } => true,
         AppendRefused::Empty
         | AppendRefused::TooLarge { .. }
         | AppendRefused::Busy { .. }

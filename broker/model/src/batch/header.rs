@@ -34,6 +34,8 @@ const LENGTH_END: usize = 12;
 const EPOCH_RANGE: std::ops::Range<usize> = 12..16;
 /// Where the checksum stands.
 pub(super) const CRC_RANGE: std::ops::Range<usize> = 17..21;
+/// Where the latest time stands.
+const MAX_TIMESTAMP_RANGE: std::ops::Range<usize> = 35..43;
 /// From here on the checksum counts.
 pub(super) const CRC_START: usize = 21;
 
@@ -327,6 +329,14 @@ pub fn patch(batch: &mut [u8], base: Offset, generation: Generation) {
     }
     if let Some(field) = batch.get_mut(EPOCH_RANGE) {
         field.copy_from_slice(&generation.0.to_be_bytes());
+    }
+}
+
+/// Writes the latest time into a batch and seals it anew. Shorter slices than a header are left as they are.
+pub fn set_max_timestamp(batch: &mut [u8], max_timestamp: i64) {
+    if let Some(field) = batch.get_mut(MAX_TIMESTAMP_RANGE) {
+        field.copy_from_slice(&max_timestamp.to_be_bytes());
+        seal(batch);
     }
 }
 

@@ -28,8 +28,10 @@ struct State {
     replies: BytesMut,
     /// Calls whose replies were not taken yet. A client that does not read keeps them here, and is not read.
     calls: usize,
-    /// How many replies there are in `replies`.
+    /// How many replies there are in `replies` and `ready`.
     replied: usize,
+    /// Bytes of replies in pieces that are in `ready`.
+    unsent: usize,
     abandoned: bool,
     /// What calls are told that are dropped without an answer.
     ending: Option<Failure>,
@@ -56,6 +58,7 @@ impl Answers {
             replies: BytesMut::new(),
             calls: 0,
             replied: 0,
+            unsent: 0,
             abandoned: false,
             ending: None,
         };
@@ -107,6 +110,22 @@ impl Answers {
         }
     }
 
+    /// Writes the reply to a call in pieces that are not copied.
+    pub(crate) fn call_ends_with(&self, head: Bytes, behind: Vec<Bytes>) {
+        let mut state = self.lock();
+        state.unsent += head.len() + behind.iter().map(Bytes::len).sum::<usize>();
+        state.ready.push(head);
+        state.ready.extend(behind);
+        state.replied += 1;
+        drop(state);
+        self.ready.notify_one();
+    }
+
+    /// Bytes of replies in pieces that were not taken yet.
+    pub(crate) fn unsent(&self) -> usize {
+        self.lock().unsent
+    }
+
     /// Whether the stream has to wait until an answer has left.
     pub(crate) fn is_full(&self) -> bool {
         let state = self.lock();
@@ -125,6 +144,7 @@ impl Answers {
     /// [`Abandoned`] once a place was dropped unfilled.
     pub(crate) fn take(&self, out: &mut Vec<Bytes>) -> Result<(), Abandoned> {
         let mut state = self.lock();
+        state.unsent = 0;
         out.append(&mut state.ready);
         if !state.replies.is_empty() {
             out.push(state.replies.split().freeze());

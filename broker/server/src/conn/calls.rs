@@ -2,7 +2,10 @@
 //!
 //! A call costs no task. Whoever carries it out keeps its [`Caller`] and answers from wherever it is done.
 
+use std::ops::Range;
 use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
 
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::Refused;
@@ -12,6 +15,9 @@ use felix_wire::publish::Names;
 use super::answers::Answers;
 use super::stream::StreamState;
 use crate::{caches, commits, members};
+
+/// Where the correlation stands in a frame of ours.
+const CORRELATION: Range<usize> = 8..16;
 
 /// Where the answer to one call goes. A caller that is dropped tells the client that the outcome is unknown.
 #[derive(Debug)]
@@ -39,6 +45,20 @@ impl Caller {
     /// Answers the call with a failure.
     pub(crate) fn fail(self, failure: Failure) {
         self.answer(Err(failure.into()));
+    }
+
+    /// Answers the call with a reply whose head ends where these bytes begin: they leave from where they are.
+    pub(crate) fn answer_with(mut self, mut head: BytesMut, behind: Vec<Bytes>) {
+        self.answered = true;
+        if let Some(place) = head.get_mut(CORRELATION) {
+            place.copy_from_slice(&self.correlation.to_be_bytes());
+        }
+        self.answers.call_ends_with(head.freeze(), behind);
+    }
+
+    /// Bytes of replies that wait for the client to read.
+    pub(crate) fn unsent(&self) -> usize {
+        self.answers.unsent()
     }
 
     fn send(&mut self, outcome: Result<Reply, Refused>) {
@@ -176,7 +196,8 @@ pub(crate) async fn hand_over(state: &mut StreamState, gathered: Gathered) {
             Family::Groups => crate::groups::calls(state, turn).await,
             Family::Commits => commits::requests::turn(state, turn).await,
             Family::Members => members::requests::turn(state, turn).await,
-            Family::Raw | Family::Teams => refuse(turn),
+            Family::Raw => crate::raw::turn(state, turn).await,
+            Family::Teams => refuse(turn),
         }
     }
 }
@@ -193,7 +214,6 @@ fn refuse(turn: Turn) {
 
 #[cfg(test)]
 mod tests {
-    use bytes::BytesMut;
     use felix_wire::error::Retry;
     use felix_wire::extension::requests::{CacheGet, CounterGet, CounterValue, GroupDescribe};
     use felix_wire::extension::{Answer, Extension, Extensions};

@@ -10,6 +10,7 @@ use felix_model::native::{NativeProducer, payload_digest};
 use felix_model::{InternalHeaders, Offset, Payloads, ProducerId, Routing};
 use felix_wire::ack::{Ack, AckForm};
 use felix_wire::error::{Code, Failure, Retry};
+use felix_wire::extension::raw::RawError;
 use felix_wire::extension::{PublishRecords, Published, Refused};
 use felix_wire::message::{AckMode, Message, PublishRefused, RefusedReason};
 use felix_wire::negotiate::{Features, Peer};
@@ -20,7 +21,7 @@ use super::stream::{Route, StreamState};
 use crate::broker::Shared;
 use crate::fair::Grant;
 use crate::shards::cell::now;
-use crate::shards::{Kind, Marker, StreamHandle, StreamSpec};
+use crate::shards::{Kind, Marker, StreamSpec};
 
 /// A publish as it was read, whatever its form.
 #[derive(Debug)]
@@ -187,7 +188,7 @@ async fn try_publish(
         Err(failure) => return Err((answer, failure.into())),
     };
     let spec = handle.spec();
-    let admitted = admit(stream, &handle, &spec, key.as_deref(), shard, &content);
+    let admitted = admit(stream, &spec, key.as_deref(), shard, &content);
     let (shard, size) = match admitted {
         Ok(admitted) => admitted,
         Err(failure) => return Err((answer, failure.into())),
@@ -265,7 +266,6 @@ struct Size {
 /// Which shard a publish goes to, once nothing about it is against the rules.
 fn admit(
     stream: &StreamState,
-    handle: &StreamHandle,
     spec: &StreamSpec,
     key: Option<&[u8]>,
     shard: Option<u32>,
@@ -288,18 +288,8 @@ fn admit(
         None => spec.routing.shard(key, spec.shards),
     };
     let size = measure(content, spec)?;
-    if let Some(rate) = &handle.tenant.rate {
-        let now = stream.conn.shared.shards.elapsed();
-        let mut rate = rate.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(wait) = rate.take(size.payload_bytes, u64::from(size.records), now) {
-            stream.conn.shared.metrics.throttled.increment(1);
-            return Err(
-                Failure::new(Code::Overloaded, "the tenant is over its publish rate")
-                    .with_reason("tenant_quota")
-                    .with_retry_after_ms(wait),
-            );
-        }
-    }
+    let namespace = spec.id.namespace.as_str();
+    stream.writes(namespace, size.payload_bytes, size.records.into())?;
     Ok((shard, size))
 }
 
@@ -532,6 +522,16 @@ pub(crate) fn not_appended(refused: AppendRefused) -> NotPublished {
         AppendRefused::SequenceExpired { .. } => RefusedReason::SequenceExpired,
         AppendRefused::SequenceReused { .. } => RefusedReason::SequenceReused,
         AppendRefused::UnknownProducer => RefusedReason::UnknownProducer,
+        AppendRefused::KafkaSequence { .. } => {
+            return Failure::new(Code::InvalidRequest, message)
+                .with_reason(RawError::OutOfOrderSequence.word())
+                .into();
+        }
+        AppendRefused::ProducerFenced { .. } => {
+            return Failure::new(Code::InvalidRequest, message)
+                .with_reason(RawError::InvalidProducerEpoch.word())
+                .into();
+        }
         AppendRefused::Empty => return Failure::new(Code::InvalidRequest, message).into(),
         AppendRefused::TooLarge { .. } => {
             return Failure::new(Code::LimitExceeded, message)

@@ -224,7 +224,7 @@ fn json(
 }
 
 /// A producer id: random, so that brokers need not agree on a counter, and 63 bits wide.
-fn producer_id() -> Result<u64, Failure> {
+pub(crate) fn producer_id() -> Result<u64, Failure> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
     Ok((u64::from_be_bytes(bytes) >> 1).max(1))

@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use felix_auth::{LEEWAY_SECONDS, Principal};
+use felix_auth::{LEEWAY_SECONDS, Principal, RevokedKind};
 use felix_model::{TenantId, TimeMs};
 use felix_wire::error::{Code, Failure};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::Conn;
-use crate::limits::EXPIRY_WARNING_MS_MAX;
+use crate::limits::{EXPIRY_WARNING_MS_MAX, EXPIRY_WARNING_PAUSE_MS};
 
 /// What one connection opened with one token rests on.
 #[derive(Debug)]
@@ -64,6 +64,8 @@ pub(crate) enum Revoked {
     Tenant,
     /// The key that signed the token is retired.
     Key,
+    /// What an operator took back, or what follows from a change of his.
+    Named(RevokedKind),
 }
 
 /// How a standing is at one moment.
@@ -81,6 +83,7 @@ impl Revoked {
         match self {
             Self::Tenant => "tenant_gone",
             Self::Key => "key_retired",
+            Self::Named(kind) => kind.name(),
         }
     }
 }
@@ -186,7 +189,9 @@ fn ends_at(principal: &Principal) -> u64 {
 fn warns_at(principal: &Principal, now: TimeMs) -> u64 {
     let left = principal.expires_at_ms.0.saturating_sub(now.0);
     let ahead = (left / 3).min(EXPIRY_WARNING_MS_MAX);
-    principal.expires_at_ms.0.saturating_sub(ahead)
+    let at = principal.expires_at_ms.0.saturating_sub(ahead);
+    // A client that keeps bringing a token that is almost over is not told so at every look.
+    at.max(now.0.saturating_add(EXPIRY_WARNING_PAUSE_MS))
 }
 
 /// Every standing of a broker.

@@ -14,6 +14,7 @@ use felix_wire::negotiate::Peer;
 use felix_wire::publish::Names;
 use felix_wire::session::{Heard, Refusal, Session, Ways};
 use quinn::{RecvStream, SendStream};
+use tokio_util::sync::CancellationToken;
 
 use super::answers::Answers;
 use super::calls::{Caller, Gathered, hand_over};
@@ -22,7 +23,10 @@ use super::frames::{Frames, FramesEnded};
 use super::standing::{Over, Standing, Stands};
 use super::{Conn, auth, publish, renewal, request};
 use crate::caches::CacheHandle;
-use crate::limits::{ENDING_WAIT, ROUTES_REMEMBERED_MAX, SMALL_FRAME_BYTES};
+use crate::limits::{
+    ENDING_WAIT, FETCHED_REMEMBERED_MAX, ROUTES_REMEMBERED_MAX, SMALL_FRAME_BYTES,
+};
+use crate::quotas::{TenantUse, User};
 use crate::shards::{StreamHandle, StreamSpec};
 
 /// Polls of one stream that are kept in mind before those that were answered are let go.
@@ -34,6 +38,8 @@ pub(crate) struct StreamState {
     pub(crate) principal: Arc<Principal>,
     /// What the stream rests on, and how it was at the last look.
     pub(crate) standing: Arc<Standing>,
+    /// What its tenant uses.
+    pub(crate) used: Arc<TenantUse>,
     seen: u64,
     over: Option<Over>,
     /// Something was refused because of it.
@@ -46,6 +52,10 @@ pub(crate) struct StreamState {
     cache: Option<Arc<CacheHandle>>,
     /// The width that the client computed its shards with.
     width: Option<PublishWidth>,
+    /// Streams this one fetches from, by their names.
+    fetched: HashMap<Bytes, Arc<StreamHandle>>,
+    /// Fetches that wait end with this stream.
+    pub(crate) gone: CancellationToken,
     /// Calls read in this turn and not handed over yet.
     calls: Gathered,
     /// What was asked of groups. With the stream, polls that still wait are taken back.
@@ -57,6 +67,12 @@ impl std::fmt::Debug for StreamState {
         f.debug_struct("StreamState")
             .field("conn", &self.conn)
             .finish_non_exhaustive()
+    }
+}
+
+impl Drop for StreamState {
+    fn drop(&mut self) {
+        self.gone.cancel();
     }
 }
 
@@ -201,7 +217,7 @@ async fn open(conn: &Arc<Conn>, session: &mut Session, wire: &mut Wire) -> Optio
     };
     let answer = match heard {
         Heard::Auth(message, offer) => match auth::authenticate(conn, &message).await {
-            Ok(standing) => {
+            Ok((standing, used)) => {
                 let grant = conn.shared.served.grant(&offer);
                 session.open(grant.peer);
                 if !wire.write(&mut vec![grant.answer.encode()]).await {
@@ -216,6 +232,7 @@ async fn open(conn: &Arc<Conn>, session: &mut Session, wire: &mut Wire) -> Optio
                     conn: Arc::clone(conn),
                     principal,
                     standing,
+                    used,
                     // Looked at before the first frame is carried out.
                     seen: u64::MAX,
                     over: None,
@@ -225,6 +242,8 @@ async fn open(conn: &Arc<Conn>, session: &mut Session, wire: &mut Wire) -> Optio
                     routes: HashMap::new(),
                     cache: None,
                     width: None,
+                    fetched: HashMap::new(),
+                    gone: CancellationToken::new(),
                     calls: Gathered::default(),
                     asked: Vec::new(),
                 });
@@ -322,15 +341,28 @@ async fn end_revoked(state: &mut StreamState, wire: &mut Wire) {
     // Polls that wait are taken back.
     state.asked.clear();
     let mut out = Vec::new();
-    loop {
-        let taken = state.answers.take(&mut out);
-        if !wire.write(&mut out).await {
-            return;
+    let mut written = true;
+    let settled = async {
+        loop {
+            let taken = state.answers.take(&mut out);
+            written = false;
+            if !wire.write(&mut out).await {
+                return false;
+            }
+            written = true;
+            if taken.is_err() || state.answers.is_idle() {
+                return true;
+            }
+            state.answers.ready().await;
         }
-        if taken.is_err() || state.answers.is_idle() {
-            break;
-        }
-        state.answers.ready().await;
+    };
+    // What waits for records may wait for long: the last word is said without it.
+    match tokio::time::timeout(ENDING_WAIT / 2, settled).await {
+        Ok(true) => {}
+        Ok(false) => return,
+        // Behind a part of a frame nothing can be said.
+        Err(_) if !written => return wire.cut(),
+        Err(_) => out.clear(),
     }
     out.push(state.peer.error(over.failure()).encode());
     wire.write(&mut out).await;
@@ -414,6 +446,24 @@ impl StreamState {
         self.refused
     }
 
+    /// Who uses what is used in a namespace.
+    pub(crate) fn user<'a>(&'a self, namespace: &'a str) -> User<'a> {
+        User {
+            namespace,
+            principal: &self.principal.subject,
+        }
+    }
+
+    /// Counts a write against everything that bounds its author.
+    ///
+    /// # Errors
+    /// `tenant_quota` or `quota_exceeded`, with when it is worth trying again.
+    pub(crate) fn writes(&self, namespace: &str, bytes: u64, records: u64) -> Result<(), Failure> {
+        self.used
+            .write(self.user(namespace), bytes, records)
+            .map_err(|exceeded| self.conn.shared.exceeded(exceeded))
+    }
+
     fn answers_refusal(&self, refusal: Refusal) {
         let Some(answer) = refusal.answer else { return };
         if refusal.publish {
@@ -457,6 +507,30 @@ impl StreamState {
             self.routes
                 .insert(Bytes::copy_from_slice(&key), Arc::clone(&handle));
         }
+        Ok(handle)
+    }
+
+    /// The stream a fetch reads, once this principal may read it.
+    pub(crate) async fn route_fetch(
+        &mut self,
+        namespace: &str,
+        stream: &str,
+    ) -> Result<Arc<StreamHandle>, Failure> {
+        // No name has a zero in it.
+        let key = Bytes::from([namespace, stream].join("\0"));
+        if let Some(handle) = self.fetched.get(&key)
+            && !handle.is_gone()
+        {
+            return Ok(Arc::clone(handle));
+        }
+        let tenant = self.principal.tenant.clone();
+        let id = self.name(tenant.as_str(), namespace, stream)?;
+        super::subscribe::check_read(self, &id)?;
+        let handle = self.conn.shared.stream(&id, &self.principal).await?;
+        if self.fetched.len() >= FETCHED_REMEMBERED_MAX {
+            self.fetched.clear();
+        }
+        self.fetched.insert(key, Arc::clone(&handle));
         Ok(handle)
     }
 

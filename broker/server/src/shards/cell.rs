@@ -16,10 +16,10 @@ use felix_engine::{
     Produced, ReaderId, ReaderView, Shard, Start, Ticket,
 };
 use felix_journal::{Completions, LogHandle, ReadRefused, WriteFailure};
-use felix_model::{Offset, ProducerId, TimeMs};
+use felix_model::{Generation, Offset, ProducerId, TimeMs};
 use slab::Slab;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use felix_engine::state::{StateAnswer, StateView};
 
@@ -28,6 +28,7 @@ pub(crate) use self::state::{KeptState, Saved, read_commit};
 use super::mailbox::{Delivery, Mailbox, Said};
 use crate::conn::publish::Waiting;
 use crate::groups::cell::GroupCell;
+use crate::raw::RawWaiting;
 
 /// Milliseconds since 1970 by this host's clock.
 pub(crate) fn now() -> TimeMs {
@@ -55,6 +56,7 @@ enum Settle {
     Publish(Waiting),
     Scheduled(ScheduleId, Arc<GroupCell>),
     Commit(CommitWaiting),
+    Raw(RawWaiting),
 }
 
 /// Who a reader's deliveries are for.
@@ -81,6 +83,10 @@ struct Inner {
     saved: Saved,
     answers: Vec<StateAnswer>,
     readers: Slab<Sink>,
+    /// Who is to be woken by the next commit.
+    watchers: Slab<Arc<Notify>>,
+    /// The mark they know.
+    watched: Offset,
     effects: Vec<Effect>,
     /// Groups that were told something in this turn, and decide about it once the lock is free.
     told: Vec<Arc<GroupCell>>,
@@ -101,7 +107,6 @@ impl Cell {
         });
         Arc::new(Self {
             inner: Mutex::new(Inner {
-                core,
                 clock: TimeMs(0),
                 log: None,
                 waiting: Slab::new(),
@@ -109,9 +114,12 @@ impl Cell {
                 saved,
                 answers: Vec::new(),
                 readers: Slab::new(),
+                watchers: Slab::new(),
+                watched: core.committed(),
                 effects: Vec::new(),
                 told: Vec::new(),
                 closed: Vec::new(),
+                core,
             }),
             runtime,
             on_failure: Box::new(on_failure),
@@ -141,6 +149,12 @@ impl Cell {
     ) {
         let settle = Settle::Publish(waiting);
         self.append_for(settle, batch, expected, producer);
+    }
+
+    /// Appends a batch as it came. Answers where the shard begins.
+    pub(crate) fn append_raw(self: &Arc<Self>, batch: Draft, waiting: RawWaiting) -> Offset {
+        self.append_for(Settle::Raw(waiting), batch, None, None);
+        self.marks().start
     }
 
     /// Appends a scheduled record; its groups hear the outcome.
@@ -298,12 +312,26 @@ impl Cell {
 
     /// Start, committed mark and end of the log.
     pub(crate) fn marks(&self) -> Marks {
+        self.lock().marks()
+    }
+
+    /// The generation of what is appended from here on.
+    pub(crate) fn generation(&self) -> Generation {
+        self.lock().core.generation()
+    }
+
+    /// What a reader at `from` gets of the batches in memory, and the marks of that moment; `None` when it has to look
+    /// into the log.
+    pub(crate) fn recent(&self, from: Offset, max_bytes: u64) -> (Marks, Option<Vec<Arc<Batch>>>) {
         let inner = self.lock();
-        Marks {
-            start: inner.core.start(),
-            committed: inner.core.committed(),
-            end: inner.core.end(),
-        }
+        (inner.marks(), inner.core.recent(from, max_bytes))
+    }
+
+    /// Wakes `waker` with every commit until what is answered is dropped.
+    pub(crate) fn watch(self: &Arc<Self>, waker: &Arc<Notify>) -> CommitWatch {
+        let key = self.lock().watchers.insert(Arc::clone(waker));
+        let cell = Arc::downgrade(self);
+        CommitWatch { cell, key }
     }
 
     /// Whether its log failed: what is under way is settled by opening it anew.
@@ -364,7 +392,42 @@ pub(crate) struct Marks {
     pub(crate) end: Offset,
 }
 
+/// A place among those whom commits of a shard wake.
+#[derive(Debug)]
+pub(crate) struct CommitWatch {
+    cell: Weak<Cell>,
+    key: usize,
+}
+
+impl Drop for CommitWatch {
+    fn drop(&mut self) {
+        if let Some(cell) = self.cell.upgrade() {
+            cell.lock().watchers.try_remove(self.key);
+        }
+    }
+}
+
 impl Inner {
+    fn marks(&self) -> Marks {
+        Marks {
+            start: self.core.start(),
+            committed: self.core.committed(),
+            end: self.core.end(),
+        }
+    }
+
+    /// Wakes those who wait for a commit, if there was one.
+    fn wake_watchers(&mut self) {
+        let committed = self.core.committed();
+        if committed == self.watched {
+            return;
+        }
+        self.watched = committed;
+        for (_, watcher) in &self.watchers {
+            watcher.notify_one();
+        }
+    }
+
     /// The time, which never goes back, whatever is done to the clock.
     fn now(&mut self) -> TimeMs {
         self.clock = self.clock.max(now());
@@ -389,6 +452,7 @@ impl Inner {
         }
         self.effects = effects;
         self.answer_commits();
+        self.wake_watchers();
     }
 
     fn perform(&mut self, cell: &Arc<Cell>, effect: Effect) {
@@ -457,6 +521,7 @@ impl Inner {
                 self.told.push(groups);
             }
             Some(Settle::Commit(waiting)) => waiting.settle(state::outcome(outcome)),
+            Some(Settle::Raw(waiting)) => waiting.settle(outcome, self.core.start()),
             None => {}
         }
     }

@@ -6,7 +6,8 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use felix_engine::{
-    CloseReason, CommitWhen, Observed, Overflow, Produced, ProducerTable, Shard, ShardOptions,
+    CloseReason, CommitWhen, KafkaObserved, KafkaProduced, Observed, Overflow, Produced,
+    ProducerTable, Shard, ShardOptions,
 };
 use felix_journal::{
     Completions, LogOptions, LogReader, OpenRefused, ReadRefused, SyncMode, WriteFailure, data_dir,
@@ -212,8 +213,9 @@ impl Shards {
             SyncMode::OnCommit => CommitWhen::Flushed,
             SyncMode::Periodic { .. } | SyncMode::None => CommitWhen::Written,
         });
-        options.start = recovered.start;
         options.end = recovered.end;
+        let kept = crate::raw::kept_start(store.disk.as_ref(), &directory);
+        options.start = recovered.start.max(kept.min(recovered.end));
         // After a crash, offsets at the end may have been handed out before and lost: what is appended now is of
         // another generation, so that nobody takes one for the other.
         options.generation = if recovered.clean {
@@ -262,6 +264,12 @@ impl Shards {
         self.open_lane_if_there(handle, spec, (ShardIndex(shard), recovered.end), &cell)
             .map_err(|error| unreadable(error.to_string()))?;
         Ok(cell)
+    }
+
+    /// Where the log of a shard is, on a broker that has a disk.
+    pub(crate) fn log_directory(&self, spec: &StreamSpec, shard: ShardIndex) -> Option<PathBuf> {
+        let store = self.store.as_ref()?;
+        Some(log_directory(store, spec, shard.0))
     }
 
     /// A write or sync failed. Unless the disk is only full, the shard stops and is recovered: what is on disk is known
@@ -377,6 +385,23 @@ pub(super) fn log_directory(store: &Store, spec: &StreamSpec, shard: u32) -> Pat
     data_dir::log_dir(&store.root, &spec.id, spec.incarnation, ShardIndex(shard))
 }
 
+/// Takes note of a batch of a producer of the Kafka protocol. `false` when it is none.
+fn observe_kafka(
+    log: &bytes::Bytes,
+    batch: &felix_engine::Batch,
+    producers: &mut ProducerTable,
+) -> Result<bool, felix_model::BatchRefused> {
+    let Some(produced) = KafkaProduced::of(&BatchHeader::parse(log)?) else {
+        return Ok(false);
+    };
+    producers.observe_kafka(KafkaObserved {
+        produced,
+        base: batch.base,
+        end: batch.end,
+    });
+    Ok(true)
+}
+
 /// Which batch of which producer this is, if it is an idempotent producer's.
 fn produced(log: &bytes::Bytes) -> Result<Option<Produced>, felix_model::BatchRefused> {
     let header = BatchHeader::parse(log)?;
@@ -412,6 +437,9 @@ pub(super) fn rebuild(
         from = next;
         for batch in &batches {
             let Some(log) = batch.log() else { continue };
+            if matches!(observe_kafka(log, batch, producers), Ok(true)) {
+                continue;
+            }
             match produced(log) {
                 Ok(Some(produced)) => {
                     producers.observe(Observed {
