@@ -6,9 +6,17 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod accounts;
 mod bootstrap;
 mod common;
+mod delegate;
 mod durability;
+mod exchange;
 mod follow;
 mod http;
+#[path = "../../../../auth/tests/oidc/idp.rs"]
+mod idp;
+mod login;
+mod refresh;
 mod rights;
+mod strangers;
