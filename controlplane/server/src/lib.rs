@@ -15,15 +15,18 @@ mod audit;
 mod authority;
 mod clock;
 mod config;
+mod door;
 mod history;
 mod http;
 pub mod ledger;
 pub mod limits;
 mod request;
+mod revoked;
 mod server;
 mod stats;
 mod vault;
 
 pub use authority::{Authority, StartFailed, WriteFailed};
 pub use config::{Config, ConfigRefused, LogFormat, Secret};
+pub use door::TlsRefused;
 pub use server::{Addresses, CallRefused, ControlPlane, RunFailed};

@@ -3,11 +3,10 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use felix_journal::{DataDir, DataDirRefused, RealDisk};
 use felix_meta::http::{DevTokenSpec, InitializeAnswer, InitializeSpec, TokenAnswer};
 use felix_model::{ClusterId, NodeId, TenantId};
@@ -17,9 +16,10 @@ use tokio::task::JoinSet;
 use crate::app::App;
 use crate::authority::{Authority, StartFailed};
 use crate::config::{Config, ConfigRefused};
+use crate::door::{self, Certificates, Door, TlsFiles, TlsRefused};
 use crate::http;
 use crate::ledger::{Copier, DiskLedger, MemoryLedger, OpenFailed};
-use crate::limits::DRAIN_TIME;
+use crate::limits::{CERTIFICATES_PAUSE, DRAIN_TIME};
 
 /// The node id in a control plane's data directory. There is one control plane in a cluster, and a broker's directory
 /// must not be taken for its.
@@ -48,6 +48,9 @@ pub enum RunFailed {
     /// The ledger cannot be read.
     #[error(transparent)]
     State(#[from] StartFailed),
+    /// A certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsRefused),
     /// An address cannot be listened on.
     #[error("cannot listen on {address} for {what}: {detail}")]
     Listen {
@@ -136,6 +139,7 @@ impl ControlPlane {
         copier: Option<Copier>,
     ) -> Result<Self, RunFailed> {
         let app = App::new(authority, config, copier);
+        let (tls, bootstrap_tls) = certificates(&app.config)?;
         let api = listen(app.config.bind, "the API").await?;
         let metrics = listen(app.config.metrics_bind, "metrics").await?;
         let bootstrap = match app.config.bootstrap_enabled {
@@ -147,22 +151,33 @@ impl ControlPlane {
             metrics: metrics.1,
             bootstrap: bootstrap.as_ref().map(|(_, address)| *address),
         };
-        if !api.1.ip().is_loopback() {
+        if !api.1.ip().is_loopback() && tls.is_none() {
             tracing::warn!(address = %api.1, "the API is not encrypted and other machines reach it");
         }
         let mut listeners = JoinSet::new();
-        listeners.spawn(run(api.0, http::api_router(app.clone()), app.clone()));
-        listeners.spawn(run(
-            metrics.0,
-            http::status_router(app.clone()),
-            app.clone(),
-        ));
-        if let Some((listener, _)) = bootstrap {
-            listeners.spawn(run(
+        let mut open = |name, listener, certificates: &Option<Arc<Certificates>>, router| {
+            let certificates = certificates.clone();
+            let door = Door {
+                name,
                 listener,
-                http::bootstrap_router(app.clone()),
-                app.clone(),
-            ));
+                certificates,
+            };
+            listeners.spawn(door::serve(door, router, app.clone()));
+        };
+        open("api", api.0, &tls, http::api_router(app.clone()));
+        open(
+            "metrics",
+            metrics.0,
+            &None,
+            http::status_router(app.clone()),
+        );
+        if let Some((listener, _)) = bootstrap {
+            let router = http::bootstrap_router(app.clone());
+            open("bootstrap", listener, &bootstrap_tls, router);
+        }
+        let certificates: Vec<_> = [tls, bootstrap_tls].into_iter().flatten().collect();
+        if !certificates.is_empty() {
+            listeners.spawn(watch_certificates(certificates, app.clone()));
         }
         listeners.spawn(write_audit(app.clone()));
         tracing::info!(
@@ -311,13 +326,42 @@ async fn write_audit(app: App) {
     app.notebook.write(&app.authority).await;
 }
 
-async fn run(listener: TcpListener, router: Router, app: App) {
-    let service = router.into_make_service_with_connect_info::<SocketAddr>();
-    let stop = app.stopping.clone();
-    let served = axum::serve(listener, service)
-        .with_graceful_shutdown(async move { stop.cancelled().await })
-        .await;
-    if let Err(error) = served {
-        tracing::error!(%error, "a listener ended");
+/// The certificates of the API and of the bootstrap listener, as far as they have any.
+fn certificates(
+    config: &Config,
+) -> Result<(Option<Arc<Certificates>>, Option<Arc<Certificates>>), TlsRefused> {
+    let read = |cert: &Option<PathBuf>, key: &Option<PathBuf>, client_ca: &Option<PathBuf>| {
+        let (Some(cert), Some(key)) = (cert.clone(), key.clone()) else {
+            return Ok(None);
+        };
+        let files = TlsFiles {
+            cert,
+            key,
+            client_ca: client_ca.clone(),
+        };
+        Certificates::read(files).map(|read| Some(Arc::new(read)))
+    };
+    Ok((
+        read(&config.tls_cert, &config.tls_key, &None)?,
+        read(
+            &config.bootstrap_tls_cert,
+            &config.bootstrap_tls_key,
+            &config.bootstrap_tls_client_ca,
+        )?,
+    ))
+}
+
+/// Looks at the files of certificates again and again.
+async fn watch_certificates(certificates: Vec<Arc<Certificates>>, app: App) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(CERTIFICATES_PAUSE) => {}
+            () = app.stopping.cancelled() => return,
+        }
+        let all = certificates.clone();
+        let read = tokio::task::spawn_blocking(move || all.iter().for_each(|one| one.refresh()));
+        if read.await.is_err() {
+            tracing::error!("the certificates could not be looked at");
+        }
     }
 }

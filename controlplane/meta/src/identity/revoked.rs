@@ -115,6 +115,12 @@ impl Revocations {
         self.kinds.get(&kind)?.records.get(id)
     }
 
+    /// Those of one kind, by id.
+    pub fn of(&self, kind: RevokedKind) -> impl Iterator<Item = &Arc<RevocationRecord>> {
+        let held = self.kinds.get(&kind).into_iter();
+        held.flat_map(|held| held.records.iter().map(|(_, record)| record))
+    }
+
     /// All of them, by kind and id.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<RevocationRecord>> {
         self.kinds

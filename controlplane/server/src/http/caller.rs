@@ -6,15 +6,16 @@ use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use felix_auth::{
-    Action, Audience, KeySet, Object, Permissions, Principal, PublicKey, Resource, TokenRefused,
-    claimed_tenant, verify,
+    Action, Audience, KeySet, Object, Permissions, Principal, PublicKey, Resource, RevokedBy,
+    TokenRefused, claimed_tenant, verify,
 };
+use felix_meta::TenantEntry;
 use felix_model::TenantId;
 
 use super::error::Refusal;
 use crate::app::App;
 use crate::clock::now;
-use crate::request;
+use crate::{request, revoked};
 
 /// What a request presents. Nothing of it is believed yet, and it has no `Debug`, because it holds the token.
 pub(crate) struct Ticket {
@@ -45,6 +46,10 @@ impl<S: Send + Sync> FromRequestParts<S> for Ticket {
 }
 
 impl Ticket {
+    fn token(&self) -> Result<&str, NoCaller> {
+        self.token.as_deref().ok_or(NoCaller::NoToken)
+    }
+
     /// Whether the request came from this machine.
     pub(crate) fn is_from_here(&self) -> bool {
         self.from_loopback
@@ -90,18 +95,18 @@ impl App {
     /// Verifies a token for calls about one tenant. A tenant that does not exist has no keys, so its callers are told
     /// what callers with a wrong key are told.
     pub(crate) fn caller_of(&self, ticket: &Ticket, tenant: &str) -> Result<Caller, Refusal> {
-        self.counted(ticket.token.as_deref().map_or(Err(None), |token| {
+        self.counted(ticket.token().and_then(|token| {
             // A name that no tenant can have is a tenant without keys, like any other unknown one.
-            let tenant = tenant.parse().map_err(|_| Some(TokenRefused::UnknownKey))?;
-            self.verified(ticket, token, &tenant).map_err(Some)
+            let tenant = tenant.parse().map_err(|_| TokenRefused::UnknownKey)?;
+            self.verified(ticket, token, &tenant)
         }))
     }
 
     /// Verifies a token for calls about the installation: any tenant's will do, if it carries the rights.
     pub(crate) fn caller(&self, ticket: &Ticket) -> Result<Caller, Refusal> {
-        self.counted(ticket.token.as_deref().map_or(Err(None), |token| {
-            let tenant = claimed_tenant(token).map_err(Some)?;
-            self.verified(ticket, token, &tenant).map_err(Some)
+        self.counted(ticket.token().and_then(|token| {
+            let tenant = claimed_tenant(token)?;
+            self.verified(ticket, token, &tenant)
         }))
     }
 
@@ -110,40 +115,103 @@ impl App {
         ticket: &Ticket,
         token: &str,
         tenant: &TenantId,
-    ) -> Result<Caller, TokenRefused> {
-        let keys = self.keys_of(tenant);
+    ) -> Result<Caller, NoCaller> {
+        let catalogue = self.authority.catalogue();
+        let entry = catalogue.tenant(tenant.as_ref());
+        let keys = entry.map(|entry| keys_of(entry)).unwrap_or_default();
         let principal = verify(token, tenant, Audience::ControlPlane, &keys, now())?;
         if principal.loopback_only && !ticket.from_loopback {
-            return Err(TokenRefused::WrongAudience);
+            return Err(TokenRefused::WrongAudience.into());
+        }
+        let revoked = entry.and_then(|entry| revoked::covering(entry, &principal));
+        if let Some(revoked) = revoked {
+            return Err(NoCaller::Revoked(revoked));
         }
         request::identify(&principal);
         Ok(Caller { principal })
     }
 
-    fn keys_of(&self, tenant: &TenantId) -> KeySet {
-        let catalogue = self.authority.catalogue();
-        let Some(entry) = catalogue.tenant(tenant.as_ref()) else {
-            return KeySet::default();
-        };
-        let keys: Vec<PublicKey> = entry
-            .keys
-            .iter()
-            .map(|key| PublicKey {
-                kid: key.kid.clone(),
-                x: key.x.clone(),
-            })
-            .collect();
-        KeySet::new(&keys)
+    /// Verifies a token for calls about one tenant that may also come from who holds a right over the installation.
+    /// Anybody else's token from another tenant is refused like one of a tenant that does not exist.
+    pub(crate) fn reach_of(
+        &self,
+        ticket: &Ticket,
+        tenant: &str,
+        action: Action,
+    ) -> Result<Reach, Refusal> {
+        let claimed = ticket
+            .token
+            .as_deref()
+            .and_then(|token| claimed_tenant(token).ok());
+        if claimed.is_some_and(|claimed| claimed.as_ref() != tenant)
+            && let Ok(caller) = self.caller(ticket)
+            && caller.may(action, &Resource::Cluster)
+        {
+            return Ok(Reach::Installation);
+        }
+        let caller = self.caller_of(ticket, tenant)?;
+        if caller.may(action, &Resource::Cluster) {
+            return Ok(Reach::Installation);
+        }
+        caller.must(action, &Resource::Tenant(tenant))?;
+        Ok(Reach::Tenant)
     }
 
-    fn counted(&self, outcome: Result<Caller, Option<TokenRefused>>) -> Result<Caller, Refusal> {
+    fn counted(&self, outcome: Result<Caller, NoCaller>) -> Result<Caller, Refusal> {
         outcome.map_err(|refused| {
-            let reason = refused.as_ref().map_or("token_missing", TokenRefused::code);
-            self.stats.auth_rejected(reason);
-            refused.map_or_else(
-                || Refusal::unauthorized("this needs a bearer token for felix-controlplane"),
-                Refusal::from,
-            )
+            self.stats.auth_rejected(refused.code());
+            match refused {
+                NoCaller::NoToken => {
+                    Refusal::unauthorized("this needs a bearer token for felix-controlplane")
+                }
+                NoCaller::Token(refused) => refused.into(),
+                NoCaller::Revoked(revoked) => Refusal::unauthorized(revoked.to_string()),
+            }
         })
     }
+}
+
+/// How far a right reaches that somebody holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// One tenant.
+    Tenant,
+    /// Every tenant.
+    Installation,
+}
+
+/// Why nobody is known behind a request.
+enum NoCaller {
+    NoToken,
+    Token(TokenRefused),
+    Revoked(RevokedBy),
+}
+
+impl NoCaller {
+    /// The name under which it is counted.
+    const fn code(&self) -> &'static str {
+        match self {
+            Self::NoToken => "token_missing",
+            Self::Token(refused) => refused.code(),
+            Self::Revoked(_) => "revoked",
+        }
+    }
+}
+
+impl From<TokenRefused> for NoCaller {
+    fn from(refused: TokenRefused) -> Self {
+        Self::Token(refused)
+    }
+}
+
+fn keys_of(entry: &TenantEntry) -> KeySet {
+    let keys: Vec<PublicKey> = entry
+        .keys
+        .iter()
+        .map(|key| PublicKey {
+            kid: key.kid.clone(),
+            x: key.x.clone(),
+        })
+        .collect();
+    KeySet::new(&keys)
 }

@@ -4,7 +4,10 @@ use axum::Json;
 use serde_json::{Value, json};
 use utoipa::{OpenApi, ToSchema};
 
-use super::{audit, caches, feeds, keys, namespaces, rbac, resources, streams, system, tenants};
+use super::{
+    audit, caches, feeds, keys, namespaces, quotas, rbac, resources, revocations, streams, system,
+    tenants,
+};
 
 /// The form of a key set document, for the document's sake.
 #[derive(ToSchema)]
@@ -58,6 +61,19 @@ pub(crate) struct JwkDocument {
         system::region,
         audit::of_cluster,
         audit::of_tenant,
+        quotas::list,
+        quotas::set_tenant,
+        quotas::remove_tenant,
+        quotas::get_namespace,
+        quotas::set_namespace,
+        quotas::remove_namespace,
+        quotas::get_principal,
+        quotas::set_principal,
+        quotas::remove_principal,
+        revocations::list,
+        revocations::create,
+        revocations::of_principal,
+        keys::replace,
         tenants::list,
         tenants::create,
         tenants::delete,

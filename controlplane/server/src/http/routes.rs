@@ -3,12 +3,12 @@
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{MethodRouter, any, delete, get, patch, post};
+use axum::routing::{MethodRouter, any, delete, get, patch, post, put};
 
 use super::error::Refusal;
 use super::{
-    audit, caches, feeds, keys, namespaces, openapi, rbac, resources, streams, system, tenants,
-    watch,
+    audit, caches, feeds, keys, namespaces, openapi, quotas, rbac, resources, revocations, streams,
+    system, tenants, watch,
 };
 use crate::app::App;
 use crate::limits::BODY_BYTES_MAX;
@@ -82,7 +82,34 @@ fn routes() -> Routes {
     .get("/v1/tenants", get(tenants::list))
     .add("post", "/v1/tenants", post(tenants::create))
     .below(TENANT, "delete", "", delete(tenants::delete));
-    of_a_namespace(of_a_tenant(routes))
+    of_a_namespace(quotas(of_a_tenant(routes)))
+}
+
+fn quotas(routes: Routes) -> Routes {
+    let (namespace, principal) = (
+        "/quotas/namespaces/{namespace}",
+        "/quotas/principals/{principal}",
+    );
+    routes
+        .below(TENANT, "get", "/quotas", get(quotas::list))
+        .below(TENANT, "put", "/quotas", put(quotas::set_tenant))
+        .below(TENANT, "delete", "/quotas", delete(quotas::remove_tenant))
+        .below(TENANT, "get", namespace, get(quotas::get_namespace))
+        .below(TENANT, "put", namespace, put(quotas::set_namespace))
+        .below(
+            TENANT,
+            "delete",
+            namespace,
+            delete(quotas::remove_namespace),
+        )
+        .below(TENANT, "get", principal, get(quotas::get_principal))
+        .below(TENANT, "put", principal, put(quotas::set_principal))
+        .below(
+            TENANT,
+            "delete",
+            principal,
+            delete(quotas::remove_principal),
+        )
 }
 
 fn of_a_tenant(routes: Routes) -> Routes {
@@ -90,6 +117,12 @@ fn of_a_tenant(routes: Routes) -> Routes {
         .below(TENANT, "get", "/.well-known/jwks.json", get(keys::jwks))
         .below(TENANT, "get", "/signing-keys", get(keys::list))
         .below(TENANT, "post", "/signing-keys", post(keys::stage))
+        .below(
+            TENANT,
+            "post",
+            "/signing-keys/emergency",
+            post(keys::replace),
+        )
         .below(
             TENANT,
             "post",
@@ -103,6 +136,14 @@ fn of_a_tenant(routes: Routes) -> Routes {
             delete(keys::retire),
         )
         .below(TENANT, "get", "/audit", get(audit::of_tenant))
+        .below(TENANT, "get", "/revocations", get(revocations::list))
+        .below(TENANT, "post", "/revocations", post(revocations::create))
+        .below(
+            TENANT,
+            "post",
+            "/refresh-tokens/revoke",
+            post(revocations::of_principal),
+        )
         .below(TENANT, "get", "/rbac/policies", get(rbac::policies))
         .below(TENANT, "post", "/rbac/policies", post(rbac::add_policy))
         .below(
@@ -153,7 +194,6 @@ fn later() -> Router<App> {
         "/token/delegate",
         "/idp-issuers",
         "/idp-issuers/{issuer}",
-        "/refresh-tokens/revoke",
     ] {
         let refuse = || async {
             Refusal::not_enabled("tokens of identity providers are not exchanged by this version")

@@ -6,9 +6,12 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod audit;
 mod bootstrap;
 mod common;
 mod durability;
+mod emergency;
 mod follow;
 mod http;
+mod quotas;
 mod rights;
