@@ -24,6 +24,7 @@ mod principal;
 mod resource;
 mod revoked;
 mod roles;
+mod secret;
 mod token;
 mod verify;
 
@@ -37,7 +38,13 @@ pub use permission::{BadPermission, Permission};
 pub use principal::Principal;
 pub use resource::Resource;
 pub use revoked::{Revocation, Revocations, RevokedBy, RevokedKind, UnknownRevokedKind};
-pub use roles::{Grouping, Policy, TENANT_ADMIN_ROLE, expand, granted, tenant_admin_policies};
+pub use roles::{
+    Grouping, Held, Policy, TENANT_ADMIN_ROLE, expand, granted, held_by, tenant_admin_policies,
+};
+pub use secret::{
+    NoRandomness, NotACredential, RefreshToken, SERVICE_KEY_PREFIX, Secret, ServiceCredential,
+    random_id,
+};
 pub use token::{
     Audience, Claims, ISSUER, LEEWAY_SECONDS, LIFETIME_SECONDS_MAX, MintFailed, TOKEN_BYTES_MAX,
     issuer_digest, mint,

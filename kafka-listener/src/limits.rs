@@ -83,3 +83,6 @@ pub(crate) const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Partitions of a topic that is made without saying how many.
 pub(crate) const PARTITIONS_DEFAULT: u32 = 1;
+
+/// Streams whose names are kept encoded for one login.
+pub(crate) const STREAMS_KEPT_MAX: usize = 4096;

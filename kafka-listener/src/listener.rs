@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::api::fetch_sessions::FetchSessions;
+use crate::api::fetch::FetchSessions;
 use crate::config::{Config, ConfigRefused};
 use crate::conn;
 use crate::limits::{AUTHENTICATION_TIMEOUT, CERTIFICATE_INTERVAL, DRAIN_TIMEOUT};

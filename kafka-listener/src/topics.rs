@@ -36,6 +36,7 @@ pub(crate) struct Topic {
 pub(crate) struct Topics {
     by_name: BTreeMap<String, Arc<Topic>>,
     by_id: HashMap<TopicId, Arc<Topic>>,
+    by_incarnation: HashMap<u64, Arc<Topic>>,
 }
 
 /// Where a topic that does not exist would be made.
@@ -74,6 +75,8 @@ impl Topics {
                     name: topic,
                 });
                 topics.by_id.insert(topic.id, Arc::clone(&topic));
+                let incarnation = topic.stream.incarnation.0;
+                topics.by_incarnation.insert(incarnation, Arc::clone(&topic));
                 topics.by_name.insert(topic.name.clone(), topic);
             }
         }
@@ -88,6 +91,11 @@ impl Topics {
     /// The topic of an id.
     pub(crate) fn with_id(&self, id: &TopicId) -> Option<&Arc<Topic>> {
         self.by_id.get(id)
+    }
+
+    /// The topic of a stream that a broker names by what tells it from earlier ones of its name.
+    pub(crate) fn with_incarnation(&self, incarnation: u64) -> Option<&Arc<Topic>> {
+        self.by_incarnation.get(&incarnation)
     }
 
     /// Every topic, by name.

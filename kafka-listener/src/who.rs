@@ -2,17 +2,19 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use felix_auth::{Action, Principal, Resource};
-use felix_client::{Client, ConnectFailed};
+use felix_client::raw::{Raw, RawStream};
+use felix_client::{CallFailed, ConnectFailed};
 use felix_controlplane_client::{Api as ControlPlane, TokenSource};
 use felix_meta::StreamRecord;
 use felix_model::{TenantId, TimeMs};
 use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 
-use crate::limits::LOGINS_SHARED_MAX;
+use crate::limits::{LOGINS_SHARED_MAX, STREAMS_KEPT_MAX};
+use crate::topics::{Topic, TopicId};
 use crate::upstream::Upstream;
 
 /// Somebody who logged in. Connections with the same token share one.
@@ -21,7 +23,9 @@ pub(crate) struct Who {
     token: Arc<str>,
     /// His token for the control plane, if his credential gave one.
     control: Option<ControlPlane>,
-    client: OnceCell<Client>,
+    raw: OnceCell<Raw>,
+    /// Streams that were used, by the id of their topic.
+    streams: Mutex<HashMap<TopicId, Arc<RawStream>>>,
 }
 
 impl fmt::Debug for Who {
@@ -52,14 +56,39 @@ impl Who {
         &self.principal.tenant
     }
 
-    /// The connection to the brokers in his name, made when first needed.
+    /// Calls to the brokers in his name. The connection is made when first needed.
     ///
     /// # Errors
     /// When no broker answers; the next call tries again.
-    pub(crate) async fn client(&self, upstream: &Upstream) -> Result<&Client, ConnectFailed> {
-        self.client
-            .get_or_try_init(|| upstream.connect(self.tenant(), &self.token))
-            .await
+    pub(crate) async fn raw(&self, upstream: &Upstream) -> Result<Raw, CallFailed> {
+        let connected = self.raw.get_or_try_init(|| async {
+            let client = upstream.connect(self.tenant(), &self.token).await?;
+            Ok::<_, ConnectFailed>(client.raw())
+        });
+        Ok(connected.await?.clone())
+    }
+
+    /// Calls about the stream of a topic.
+    ///
+    /// # Errors
+    /// When no broker answers.
+    pub(crate) async fn stream(
+        &self,
+        upstream: &Upstream,
+        topic: &Topic,
+    ) -> Result<Arc<RawStream>, CallFailed> {
+        if let Some(stream) = lock(&self.streams).get(&topic.id) {
+            return Ok(Arc::clone(stream));
+        }
+        let (namespace, stream) = (&topic.stream.namespace, &topic.stream.stream);
+        let raw = self.raw(upstream).await?;
+        let stream = Arc::new(raw.stream(namespace.as_str(), stream.as_str())?);
+        let mut streams = lock(&self.streams);
+        if streams.len() >= STREAMS_KEPT_MAX {
+            streams.clear();
+        }
+        streams.insert(topic.id, Arc::clone(&stream));
+        Ok(stream)
     }
 
     /// Calls to the control plane in his name; `None` when his credential is good for brokers only.
@@ -111,7 +140,7 @@ impl Logins {
         upstream: &Upstream,
     ) -> Arc<Who> {
         let digest = digest(principal.tenant.as_str(), &tokens);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.known);
         if let Some(who) = known.get(&digest).and_then(Weak::upgrade) {
             return who;
         }
@@ -122,7 +151,8 @@ impl Logins {
             principal,
             token: tokens.broker,
             control,
-            client: OnceCell::new(),
+            raw: OnceCell::new(),
+            streams: Mutex::default(),
         });
         if known.len() >= LOGINS_SHARED_MAX {
             known.retain(|_, who| who.strong_count() > 0);
@@ -132,6 +162,10 @@ impl Logins {
         }
         who
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn digest(tenant: &str, tokens: &Tokens) -> [u8; 32] {

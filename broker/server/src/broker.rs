@@ -10,7 +10,7 @@ use felix_auth::{Action, Principal, Resource};
 use felix_controlplane_client::{Api, CallFailed, Follower, FollowerState, TokenSource};
 use felix_journal::{DataDir, DataDirRefused, Journal, JournalOptions, RealDisk};
 use felix_meta::{Catalogue, TenantEntry};
-use felix_model::{CacheId, ClusterId, NodeId, StreamId, TimeMs};
+use felix_model::{CacheId, ClusterId, NodeId, StreamId, TenantId, TimeMs};
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::Extension;
 use felix_wire::flags::Flags;
@@ -30,6 +30,7 @@ use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::names::{Names, spec};
 use crate::paths::Paths;
+use crate::quotas::{Exceeded, Quotas, TenantUse};
 use crate::shards::cell::now;
 use crate::shards::{Shards, Store, StreamHandle, StreamSpec};
 use crate::tls::{Identity, ServerConfigs, TlsRefused};
@@ -67,6 +68,7 @@ pub(crate) struct Shared {
     pub(crate) paths: Arc<Paths>,
     pub(crate) principals: Principals,
     pub(crate) standings: Arc<Standings>,
+    pub(crate) quotas: Quotas,
     port: u16,
     draining: AtomicBool,
 }
@@ -181,7 +183,7 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
         address: config.metrics_listen,
         source,
     })?;
-    let shards = Shards::new(store, config.publish_quota.clone(), Arc::clone(&metrics));
+    let shards = Shards::new(store, Arc::clone(&metrics));
     let shared = Arc::new(Shared {
         members: Members::new(&shards),
         caches: Caches::new(Arc::clone(&shards), Arc::clone(&metrics)),
@@ -192,6 +194,7 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
         paths: Arc::default(),
         principals: Principals::default(),
         standings: Arc::default(),
+        quotas: Quotas::new(config.publish_quota.clone()),
         port: address.port(),
         draining: AtomicBool::new(false),
         config,
@@ -361,6 +364,20 @@ impl Shared {
         }
     }
 
+    /// What a tenant uses of this broker.
+    pub(crate) fn used(&self, tenant: &TenantId) -> Arc<TenantUse> {
+        self.quotas.of(tenant, &self.names.catalogue())
+    }
+
+    /// The refusal of a use that is over a bound.
+    pub(crate) fn exceeded(&self, exceeded: Exceeded) -> Failure {
+        match &exceeded {
+            Exceeded::Configured { .. } => self.metrics.throttled.increment(1),
+            Exceeded::Quota { .. } => self.metrics.quota_refused.increment(1),
+        }
+        exceeded.into()
+    }
+
     /// Time since the start, for what does not ask what o'clock it is.
     pub(crate) fn elapsed(&self) -> TimeMs {
         TimeMs(u64::try_from(self.shards.elapsed().as_millis()).unwrap_or(u64::MAX))
@@ -519,7 +536,7 @@ impl Shared {
                 id.namespace.as_str(),
                 id.stream.as_str(),
             );
-            record.map(|record| spec(record))
+            record.map(|record| spec(record, &catalogue))
         };
         self.shards.verify_all(known).await;
         let known = |id: &CacheId| -> Option<CacheSpec> {
@@ -602,7 +619,10 @@ impl Running {
         });
         self.every(COMPACTION_INTERVAL, |shared| shared.shards.compact());
         self.every(EXPIRY_INTERVAL, |shared| shared.caches.expire());
-        self.every(CACHES_INTERVAL, |shared| shared.caches.tend());
+        self.every(CACHES_INTERVAL, |shared| {
+            shared.caches.tend();
+            shared.quotas.measured(&shared.caches.held());
+        });
         self.every(CACHES_INTERVAL, |shared| shared.caches.compact_all());
         self.every(RETENTION_INTERVAL, |shared| shared.shards.compact_lanes());
         self.every(RETENTION_INTERVAL, |shared| {
@@ -692,6 +712,7 @@ async fn follow_changes(shared: &Arc<Shared>) {
         let after = Arc::clone(&changes.borrow_and_update());
         // First, so that what is revoked with a tenant that is deleted is told so.
         shared.enforce(&before, &after);
+        shared.quotas.follow(&after);
         for handle in shared.shards.handles() {
             let known = handle.spec();
             let id = &known.id;
@@ -701,7 +722,7 @@ async fn follow_changes(shared: &Arc<Shared>) {
                 id.stream.as_str(),
             );
             match after.stream(tenant, namespace, stream) {
-                Some(record) => drop(shared.shards.stream(spec(record))),
+                Some(record) => drop(shared.shards.stream(spec(record, &after))),
                 // Only what the catalogue had and has no longer was deleted; a name it never had is an orphan.
                 None if before.stream(tenant, namespace, stream).is_some() => {
                     shared.shards.deleted(id, known.incarnation);

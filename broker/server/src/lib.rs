@@ -28,6 +28,7 @@ mod members;
 mod metrics;
 mod names;
 mod paths;
+mod quotas;
 mod raw;
 mod shards;
 mod tls;

@@ -86,6 +86,11 @@ pub const CATALOGUE: &[(&str, &str, &str)] = &[
     ),
     (
         "counter",
+        "felix_quota_refused_total",
+        "Writes, subscriptions, watches and connections refused because a quota of the catalogue was used up.",
+    ),
+    (
+        "counter",
         "felix_tenant_publish_queue_full_total",
         "Publishes refused because a tenant's queue was full.",
     ),
@@ -297,6 +302,7 @@ pub(crate) struct Metrics {
     pub(crate) path_black_holes: Counter,
     pub(crate) auth_refused: Counter,
     pub(crate) renewals: Counter,
+    pub(crate) quota_refused: Counter,
     pub(crate) standings_expired: Counter,
     pub(crate) standings_revoked: Counter,
     pub(crate) published_messages: Counter,
@@ -379,6 +385,7 @@ impl Metrics {
             path_mtu: gauge("felix_broker_path_mtu_bytes"),
             path_black_holes: counter("felix_broker_path_black_holes_total"),
             auth_refused: counter("felix_broker_auth_refused_total"),
+            quota_refused: counter("felix_quota_refused_total"),
             renewals: counter("felix_broker_token_renewals_total"),
             standings_expired: counter("felix_broker_tokens_expired_total"),
             standings_revoked: counter("felix_broker_tokens_revoked_total"),

@@ -9,6 +9,7 @@ use figment::Figment;
 use figment::providers::{Env, Format, Serialized, Toml};
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::ledger::Address;
 use crate::limits::TOKEN_SECONDS;
 
 /// Everything an operator can decide about a control plane. Later wins: defaults, the file, the environment, flags.
@@ -20,6 +21,14 @@ use crate::limits::TOKEN_SECONDS;
 pub struct Config {
     /// Where the ledger and the private keys live. Only this process's user may read it.
     pub data_dir: PathBuf,
+    /// Where the catalogue is kept: `disk`, `postgres`, or `memory`, which forgets. Unset, it is `postgres` when there is a
+    /// `postgres_url`, and `disk` otherwise.
+    pub storage_backend: Option<StorageBackend>,
+    /// The database of a ledger in PostgreSQL, as `postgres://user:password@host:5432/database`; several hosts are
+    /// divided by commas.
+    pub postgres_url: Secret,
+    /// A file that holds it instead.
+    pub postgres_url_file: Option<PathBuf>,
     /// The cluster this control plane belongs to. A data directory of another one is refused.
     pub cluster_id: ClusterId,
     /// Where the API listens.
@@ -60,6 +69,28 @@ pub struct Config {
     pub shutdown_predrain_ms: u64,
     /// How logs are written: `text`, `json`, or `auto`, which is text on a terminal.
     pub log_format: LogFormat,
+}
+
+/// Kinds of ledgers that keep the catalogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum StorageBackend {
+    /// On the disk of this machine, by one process.
+    Disk,
+    /// In a PostgreSQL database, by any number of processes.
+    Postgres,
+    /// Nowhere: everything is forgotten when the process ends.
+    Memory,
+}
+
+impl fmt::Display for StorageBackend {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Disk => "disk",
+            Self::Postgres => "postgres",
+            Self::Memory => "memory",
+        })
+    }
 }
 
 /// How logs are written.
@@ -113,6 +144,9 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             data_dir: PathBuf::from("/var/lib/felix-controlplane"),
+            storage_backend: None,
+            postgres_url: Secret::default(),
+            postgres_url_file: None,
             cluster_id: default_cluster(),
             bind: loopback(8443),
             metrics_bind: loopback(8080),
@@ -221,7 +255,7 @@ impl Config {
             .merge(Serialized::globals(flags))
             .extract()
             .map_err(|error| ConfigRefused::Value(error.to_string()))?;
-        config.read_token_file()?;
+        config.read_files()?;
         config.check()?;
         Ok(config)
     }
@@ -232,15 +266,30 @@ impl Config {
         toml::to_string_pretty(self).unwrap_or_default()
     }
 
-    fn read_token_file(&mut self) -> Result<(), ConfigRefused> {
-        let Some(file) = &self.bootstrap_token_file else {
-            return Ok(());
+    /// The kind of ledger that keeps the catalogue.
+    #[must_use]
+    pub fn backend(&self) -> StorageBackend {
+        let inferred = match self.postgres_url.is_empty() {
+            true => StorageBackend::Disk,
+            false => StorageBackend::Postgres,
         };
-        let text = std::fs::read_to_string(file).map_err(|error| ConfigRefused::Unreadable {
-            file: file.clone(),
-            detail: error.to_string(),
-        })?;
-        self.bootstrap_token = Secret(text.trim().to_owned());
+        self.storage_backend.unwrap_or(inferred)
+    }
+
+    fn read_files(&mut self) -> Result<(), ConfigRefused> {
+        let secrets = [
+            (&self.bootstrap_token_file, &mut self.bootstrap_token),
+            (&self.postgres_url_file, &mut self.postgres_url),
+        ];
+        for (file, secret) in secrets {
+            let Some(file) = file else { continue };
+            let text =
+                std::fs::read_to_string(file).map_err(|error| ConfigRefused::Unreadable {
+                    file: file.clone(),
+                    detail: error.to_string(),
+                })?;
+            *secret = Secret(text.trim().to_owned());
+        }
         Ok(())
     }
 
@@ -262,9 +311,25 @@ impl Config {
                 self.bind
             )));
         }
+        self.check_ledger()?;
         self.check_bootstrap()?;
         if !(1..=86_400).contains(&self.exchange_token_ttl_seconds) {
             return contradiction("exchange_token_ttl_seconds must be from 1 to 86400");
+        }
+        Ok(())
+    }
+
+    fn check_ledger(&self) -> Result<(), ConfigRefused> {
+        let contradiction = |text: &str| Err(ConfigRefused::Contradiction(text.to_owned()));
+        if self.backend() == StorageBackend::Postgres && self.postgres_url.is_empty() {
+            return contradiction(
+                "storage_backend = \"postgres\" needs postgres_url_file (or postgres_url)",
+            );
+        }
+        if !self.postgres_url.is_empty()
+            && let Err(refused) = Address::parse(&self.postgres_url)
+        {
+            return contradiction(&refused.to_string());
         }
         Ok(())
     }
@@ -338,6 +403,7 @@ mod tests {
     fn the_printed_configuration_reads_back_and_shows_no_secret() {
         let config = Config {
             bootstrap_token: Secret("hush".into()),
+            postgres_url: Secret("postgres://u:hush@db/felix".into()),
             ..Config::default()
         };
         let printed = config.to_toml();
@@ -357,6 +423,8 @@ mod tests {
             "exchange_token_ttl_seconds = 0",
             "tls_cert = \"a\"",
             "bootstrap_tls_cert = \"a\"\nbootstrap_tls_key = \"b\"",
+            "storage_backend = \"postgres\"",
+            "postgres_url = \"postgres://u:p@db/felix?passwrod=x\"",
         ] {
             let refused = load(text);
             assert!(
@@ -366,6 +434,18 @@ mod tests {
         }
         assert!(load("bind = \"0.0.0.0:8443\"\nallow_plain_http = true").is_ok());
         assert!(load("bind = \"0.0.0.0:8443\"\ntls_cert = \"a\"\ntls_key = \"b\"").is_ok());
+    }
+
+    #[test]
+    fn the_ledger_is_on_the_disk_unless_a_database_or_another_kind_is_named() {
+        let backend = |text: &str| load(text).unwrap().backend();
+        let url = "postgres_url = \"postgres://u:p@db/felix\"\n";
+        assert_eq!(backend(""), StorageBackend::Disk);
+        assert_eq!(backend(url), StorageBackend::Postgres);
+        let disk = format!("{url}storage_backend = \"disk\"");
+        assert_eq!(backend(&disk), StorageBackend::Disk);
+        let memory = "storage_backend = \"memory\"";
+        assert_eq!(backend(memory), StorageBackend::Memory);
     }
 
     #[test]

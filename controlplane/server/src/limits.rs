@@ -154,3 +154,9 @@ pub const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// How often the files of certificates are looked at.
 pub const CERTIFICATES_PAUSE: Duration = Duration::from_secs(30);
+
+/// Bytes of the first lines of a backup's file.
+pub const BACKUP_HEAD_BYTES_MAX: u64 = 4096;
+
+/// Bytes of a record in a backup. The largest come from one request each, which is far smaller.
+pub const BACKUP_RECORD_BYTES_MAX: u32 = 64 * 1024 * 1024;

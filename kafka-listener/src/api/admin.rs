@@ -135,7 +135,7 @@ pub(super) fn control(ctx: &Ctx) -> Result<&ControlPlane, Refused> {
     })
 }
 
-fn refusal(failed: &CallFailed) -> Refused {
+pub(super) fn refusal(failed: &CallFailed) -> Refused {
     let code = match failed {
         CallFailed::Refused { status, code, .. } => match (*status, code.as_str()) {
             (401, _) => CLUSTER_AUTHORIZATION_FAILED,

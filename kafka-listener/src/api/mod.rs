@@ -1,15 +1,24 @@
 //! What is served: one file for each request, and the way from bytes to its answer and back.
 
+mod acls;
 mod admin;
 pub(crate) mod api_versions;
 mod cluster;
 mod configs;
 mod coordinator;
 mod create_topics;
+mod delete_records;
 mod delete_topics;
-pub(crate) mod fetch_sessions;
+pub(crate) mod fetch;
+mod groups;
+mod leader_epoch;
+mod list_offsets;
+mod log_dirs;
 mod metadata;
 mod partitions;
+mod produce;
+mod producer_id;
+mod reassignments;
 pub(crate) mod settings;
 
 use std::net::SocketAddr;
@@ -17,12 +26,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use felix_client::CallFailed;
+use felix_client::raw::{Raw, RawStream};
 use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
 
-use crate::conn::Work;
+use crate::conn::{Pending, Work};
 use crate::listener::Shared;
 use crate::sasl::Judged;
-use crate::topics::Topics;
+use crate::topics::{Topic, Topics};
 use crate::who::Who;
 use crate::wire::api::{Api, flexible_answer_header};
 use crate::wire::guard;
@@ -51,6 +62,8 @@ pub(crate) struct Ctx {
     pub(crate) shared: Arc<Shared>,
     pub(crate) who: Arc<Who>,
     pub(crate) peer: SocketAddr,
+    /// Held while the batches of one request are put on their way, so that those of the next stay behind them.
+    pub(crate) turn: tokio::sync::Mutex<()>,
 }
 
 /// An answer as it is sent.
@@ -81,7 +94,24 @@ impl Ctx {
             shared: Arc::clone(shared),
             who,
             peer,
+            turn: tokio::sync::Mutex::new(()),
         })
+    }
+
+    /// Raw calls in the name of who asks.
+    ///
+    /// # Errors
+    /// When no broker answers.
+    pub(crate) async fn raw(&self) -> Result<Raw, CallFailed> {
+        self.who.raw(&self.shared.upstream).await
+    }
+
+    /// Raw calls about the stream of a topic.
+    ///
+    /// # Errors
+    /// When no broker answers.
+    pub(crate) async fn stream(&self, topic: &Topic) -> Result<Arc<RawStream>, CallFailed> {
+        self.who.stream(&self.shared.upstream, topic).await
     }
 
     /// The topics of the tenant, as far as they are known here.
@@ -108,6 +138,8 @@ impl Ctx {
 /// [`Unreadable`] when its bytes are not what the protocol says.
 pub(crate) fn begin(ctx: &Arc<Ctx>, call: Call) -> Result<Work<Answer>, Unreadable> {
     match call.head.api {
+        Api::Produce => produce::begin(ctx, call),
+        Api::Fetch => fetch::begin(ctx, call),
         Api::Metadata => run(ctx, call, metadata::answer),
         Api::FindCoordinator => run(ctx, call, coordinator::answer),
         Api::DescribeCluster => run(ctx, call, cluster::answer),
@@ -116,7 +148,29 @@ pub(crate) fn begin(ctx: &Arc<Ctx>, call: Call) -> Result<Work<Answer>, Unreadab
         Api::CreateTopics => run(ctx, call, create_topics::answer),
         Api::DeleteTopics => run(ctx, call, delete_topics::answer),
         Api::CreatePartitions => run(ctx, call, partitions::answer),
-        _ => Err(Unreadable::Undecodable("not served yet".into())),
+        Api::ListOffsets => run(ctx, call, list_offsets::answer),
+        Api::OffsetForLeaderEpoch => run(ctx, call, leader_epoch::answer),
+        Api::InitProducerId => run(ctx, call, producer_id::answer),
+        Api::DeleteRecords => run(ctx, call, delete_records::answer),
+        Api::DescribeLogDirs => run(ctx, call, log_dirs::answer),
+        Api::DescribeAcls => run(ctx, call, acls::answer),
+        Api::ListPartitionReassignments => run(ctx, call, reassignments::answer),
+        Api::JoinGroup => run(ctx, call, groups::join_group),
+        Api::SyncGroup => run(ctx, call, groups::sync_group),
+        Api::Heartbeat => run(ctx, call, groups::heartbeat),
+        Api::LeaveGroup => run(ctx, call, groups::leave_group),
+        Api::OffsetCommit => run(ctx, call, groups::offset_commit),
+        Api::OffsetFetch => run(ctx, call, groups::offset_fetch),
+        Api::OffsetDelete => run(ctx, call, groups::offset_delete),
+        Api::DescribeGroups => run(ctx, call, groups::describe_groups),
+        Api::ListGroups => run(ctx, call, groups::list_groups),
+        Api::DeleteGroups => run(ctx, call, groups::delete_groups),
+        Api::ConsumerGroupHeartbeat => run(ctx, call, groups::consumer_heartbeat),
+        Api::ConsumerGroupDescribe => run(ctx, call, groups::consumer_describe),
+        // The connection answers these itself.
+        Api::ApiVersions | Api::SaslHandshake | Api::SaslAuthenticate => {
+            Err(Unreadable::Undecodable("it is no request of its own".into()))
+        }
     }
 }
 
@@ -220,6 +274,31 @@ impl Answer {
 /// What clients take for the name of the cluster: each tenant has one of its own.
 pub(crate) fn cluster_id(ctx: &Ctx) -> String {
     format!("felix.{}", ctx.who.tenant())
+}
+
+/// Does work at the same time and gives the results in its order.
+async fn gather<T, W>(work: impl Iterator<Item = W>) -> Vec<T>
+where
+    T: Send + 'static,
+    W: Future<Output = T> + Send + 'static,
+{
+    let mut pending = Pending::new();
+    for work in work {
+        pending.push(Box::pin(work));
+    }
+    let mut results = Vec::with_capacity(pending.len());
+    while !pending.is_empty() {
+        results.push(pending.next().await);
+    }
+    results
+}
+
+/// What was asked does not fit into a call; the guard lets less through than does.
+#[expect(clippy::needless_pass_by_value, reason = "it is the argument of map_err")]
+fn too_long<E: std::fmt::Display>(error: E) -> CallFailed {
+    CallFailed::Protocol {
+        what: error.to_string(),
+    }
 }
 
 /// A text for an answer.

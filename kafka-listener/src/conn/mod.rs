@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::frames::Frames;
 use self::outbox::Outbox;
-pub(crate) use self::pending::Work;
+pub(crate) use self::pending::{Pending, Work};
 use crate::api::{self, Answer, Call, Ctx, Head};
 use crate::limits::{
     AUTHENTICATION_TIMEOUT, CONTROL_FRAME_BYTES_MAX, FRAME_BYTES_BEFORE_AUTH, FRAME_BYTES_MAX,
@@ -64,7 +64,7 @@ struct Conn {
     peer: SocketAddr,
     ctx: Option<Arc<Ctx>>,
     exchange: Exchange,
-    pending: pending::Pending<Finished>,
+    pending: Pending<Finished>,
     outbox: Outbox,
     opened: Instant,
     active: Instant,
@@ -101,7 +101,7 @@ impl Conn {
             peer,
             ctx,
             exchange: Exchange::default(),
-            pending: pending::Pending::new(),
+            pending: Pending::new(),
             outbox: Outbox::default(),
             opened: started,
             active: started,

@@ -369,7 +369,7 @@ pub struct AuditFilter {
     /// Only what this principal did
     #[arg(long, value_name = "PRINCIPAL")]
     pub principal: Option<String>,
-    /// Only actions that begin so, as in session or rbac.policy.add
+    /// Only what is called so, as in session_opened or refused
     #[arg(long, value_name = "WHAT")]
     pub what: Option<String>,
     /// The log of the whole cluster instead of the tenant's

@@ -23,11 +23,12 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use gate::Gate;
 pub use tls::TlsRefused;
-pub(crate) use tls::{Certificates, TlsFiles};
+pub(crate) use tls::{Certificates, certificates, watch_certificates};
 
 use crate::app::App;
 use crate::limits::{
@@ -42,16 +43,18 @@ pub(crate) struct Door {
     pub(crate) listener: TcpListener,
     /// Encryption, if any.
     pub(crate) certificates: Option<Arc<Certificates>>,
+    /// Set when it is to close.
+    pub(crate) stop: CancellationToken,
 }
 
-/// Serves until the control plane stops; then requests under way are answered, and it returns.
+/// Serves until it is to stop; then requests under way are answered, and it returns.
 pub(crate) async fn serve(door: Door, router: Router, app: App) {
     let gate = Arc::new(Gate::default());
     let connections = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
             accepted = door.listener.accept() => accepted,
-            () = app.stopping.cancelled() => break,
+            () = door.stop.cancelled() => break,
         };
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
@@ -75,6 +78,7 @@ pub(crate) async fn serve(door: Door, router: Router, app: App) {
             peer,
             router: router.clone(),
             app: app.clone(),
+            stop: door.stop.clone(),
         };
         connections.spawn(async move {
             if let Err(why) = connection.serve(stream, acceptor).await {
@@ -97,6 +101,7 @@ struct Connection {
     peer: SocketAddr,
     router: Router,
     app: App,
+    stop: CancellationToken,
 }
 
 impl Connection {
@@ -139,7 +144,7 @@ impl Connection {
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
         let mut first = pin!(first_request(&asked, FIRST_REQUEST_TIME));
-        let mut stopping = pin!(self.app.stopping.cancelled());
+        let mut stopping = pin!(self.stop.cancelled());
         let (mut waiting, mut stopped) = (true, false);
         loop {
             tokio::select! {

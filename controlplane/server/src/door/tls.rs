@@ -9,6 +9,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::limits::CERTIFICATES_PAUSE;
 
 /// Why a certificate is not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,13 +32,13 @@ pub enum TlsRefused {
 
 /// The files of one listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TlsFiles {
+struct TlsFiles {
     /// The chain, leaf first (PEM).
-    pub(crate) cert: PathBuf,
+    cert: PathBuf,
     /// The leaf's private key (PEM).
-    pub(crate) key: PathBuf,
+    key: PathBuf,
     /// Whose certificates callers must present; none is asked for when `None`.
-    pub(crate) client_ca: Option<PathBuf>,
+    client_ca: Option<PathBuf>,
 }
 
 /// A certificate that may change while connections are open; they keep the one they began with.
@@ -50,7 +54,7 @@ struct Current {
 
 impl Certificates {
     /// Reads the files.
-    pub(crate) fn read(files: TlsFiles) -> Result<Self, TlsRefused> {
+    fn read(files: TlsFiles) -> Result<Self, TlsRefused> {
         let read_at = files.changed_at();
         let config = files.config()?;
         let current = RwLock::new(Current { config, read_at });
@@ -65,7 +69,7 @@ impl Certificates {
 
     /// Reads the files again when they changed. Files that cannot be used leave what is, and are tried again: a
     /// certificate and its key are seldom replaced in one moment. Blocking.
-    pub(crate) fn refresh(&self) {
+    fn refresh(&self) {
         let changed_at = self.files.changed_at();
         let known = self.current.read().unwrap_or_else(PoisonError::into_inner);
         if known.read_at == changed_at {
@@ -101,7 +105,7 @@ impl TlsFiles {
 
     fn config(&self) -> Result<Arc<ServerConfig>, TlsRefused> {
         let unusable = |error: &dyn std::fmt::Display| TlsRefused::Unusable(error.to_string());
-        let chain = certificates(&self.cert)?;
+        let chain = pem(&self.cert)?;
         let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| TlsRefused::File {
             file: self.key.clone(),
             detail: error.to_string(),
@@ -114,7 +118,7 @@ impl TlsFiles {
             None => builder.with_no_client_auth(),
             Some(file) => {
                 let mut roots = RootCertStore::empty();
-                for root in certificates(file)? {
+                for root in pem(file)? {
                     roots.add(root).map_err(|error| unusable(&error))?;
                 }
                 let verifier =
@@ -132,7 +136,46 @@ impl TlsFiles {
     }
 }
 
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsRefused> {
+/// The certificates of the API and of the bootstrap listener, as far as they are configured.
+pub(crate) fn certificates(
+    config: &Config,
+) -> Result<(Option<Arc<Certificates>>, Option<Arc<Certificates>>), TlsRefused> {
+    let read = |cert: &Option<PathBuf>, key: &Option<PathBuf>, client_ca: &Option<PathBuf>| {
+        let (Some(cert), Some(key)) = (cert.clone(), key.clone()) else {
+            return Ok(None);
+        };
+        let files = TlsFiles {
+            cert,
+            key,
+            client_ca: client_ca.clone(),
+        };
+        Certificates::read(files).map(|read| Some(Arc::new(read)))
+    };
+    let api = read(&config.tls_cert, &config.tls_key, &None)?;
+    let bootstrap = read(
+        &config.bootstrap_tls_cert,
+        &config.bootstrap_tls_key,
+        &config.bootstrap_tls_client_ca,
+    )?;
+    Ok((api, bootstrap))
+}
+
+/// Looks at the files of certificates again and again.
+pub(crate) async fn watch_certificates(all: Vec<Arc<Certificates>>, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(CERTIFICATES_PAUSE) => {}
+            () = stop.cancelled() => return,
+        }
+        let all = all.clone();
+        let read = tokio::task::spawn_blocking(move || all.iter().for_each(|one| one.refresh()));
+        if read.await.is_err() {
+            tracing::error!("the certificates could not be looked at");
+        }
+    }
+}
+
+fn pem(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsRefused> {
     let refused = |detail: String| TlsRefused::File {
         file: file.to_owned(),
         detail,

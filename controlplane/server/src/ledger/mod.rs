@@ -15,8 +15,9 @@ pub(crate) mod contract;
 mod disk;
 mod memory;
 mod postgres;
+pub mod raft;
 
-pub use disk::{Copier, CopyFailed, DiskLedger, OpenFailed};
+pub use disk::{DiskLedger, OpenFailed};
 pub use memory::MemoryLedger;
 pub use postgres::{Address, AddressRefused, PostgresLedger, PostgresRefused};
 

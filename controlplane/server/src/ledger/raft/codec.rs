@@ -208,11 +208,23 @@ mod tests {
             expected: 41,
             records: vec![Bytes::from_static(b"one"), Bytes::new()],
         };
-        let membership = Membership::new(vec![[1].into()], std::collections::BTreeMap::from([(1, member)]));
+        let membership = Membership::new(
+            vec![[1].into()],
+            std::collections::BTreeMap::from([(1, member)]),
+        );
         vec![
-            Entry { log_id: id(0), payload: EntryPayload::Blank },
-            Entry { log_id: id(1), payload: EntryPayload::Normal(proposal) },
-            Entry { log_id: id(2), payload: EntryPayload::Membership(membership) },
+            Entry {
+                log_id: id(0),
+                payload: EntryPayload::Blank,
+            },
+            Entry {
+                log_id: id(1),
+                payload: EntryPayload::Normal(proposal),
+            },
+            Entry {
+                log_id: id(2),
+                payload: EntryPayload::Membership(membership),
+            },
         ]
     }
 
@@ -229,7 +241,10 @@ mod tests {
         for entry in entries() {
             let bytes = encode_entry(&entry).unwrap();
             for end in 0..bytes.len() {
-                assert!(decode_entry(bytes.slice(..end)).is_err(), "{entry:?} cut at {end}");
+                assert!(
+                    decode_entry(bytes.slice(..end)).is_err(),
+                    "{entry:?} cut at {end}"
+                );
             }
         }
     }

@@ -11,11 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use felix_journal::{
-    AppendFailed, Log, LogOptions, LogReader, OpenRefused, ReadRefused, RetentionPolicy, SyncFailed,
-    TruncateRefused, durable,
+    AppendFailed, Log, LogOptions, LogReader, OpenRefused, ReadRefused, RetentionPolicy,
+    SyncFailed, TruncateRefused, durable,
 };
 use felix_model::batch::BuildRefused;
-use felix_model::{BatchBuilder, BatchOptions, BatchRefused, Generation, Offset, Records, TimeMs, patch};
+use felix_model::{
+    BatchBuilder, BatchOptions, BatchRefused, Generation, Offset, Records, TimeMs, patch,
+};
 use openraft::storage::{LogFlushed, LogState, RaftLogStorage};
 use openraft::{AnyError, ErrorSubject, ErrorVerb, OptionalSend, RaftLogReader, StorageIOError};
 use serde::{Deserialize, Serialize};
@@ -155,7 +157,13 @@ impl LogStore {
         remove_directories(place, None)?;
         let (log, _) = Log::open(Arc::clone(&place.disk), &directory(place, 0), options)?;
         log.close()?;
-        place.write(VOTE, &VoteFile { storage, vote: None })?;
+        place.write(
+            VOTE,
+            &VoteFile {
+                storage,
+                vote: None,
+            },
+        )?;
         Ok(place.write(LOG, &file)?)
     }
 
@@ -229,27 +237,22 @@ impl LogStore {
             return Ok(());
         };
         let mut held = self.held();
-        if held.file.purged.is_some_and(|purged| purged.index >= applied.index) {
+        if held
+            .file
+            .purged
+            .is_some_and(|purged| purged.index >= applied.index)
+        {
             return Ok(());
         }
         match held.entry(applied.index)? {
             Some(entry) if entry.log_id == applied => Ok(()),
             _ => {
-                tracing::warn!(index = applied.index, "the raft log begins anew behind what was applied");
+                tracing::warn!(
+                    index = applied.index,
+                    "the raft log begins anew behind what was applied"
+                );
                 held.begin_at(applied)
             }
-        }
-    }
-
-    /// Ends in order.
-    pub(crate) fn close(self) {
-        let Ok(held) = Arc::try_unwrap(self.held) else {
-            return;
-        };
-        let Held { log, reader, .. } = held.into_inner().unwrap_or_else(PoisonError::into_inner);
-        drop(reader);
-        if let Err(error) = log.close() {
-            tracing::warn!(%error, "the raft log was not closed in order");
         }
     }
 }
@@ -319,7 +322,8 @@ impl Held {
                 found: index,
             });
         }
-        self.log.truncate_to(Offset(index.saturating_sub(self.file.base)))?;
+        self.log
+            .truncate_to(Offset(index.saturating_sub(self.file.base)))?;
         let end = self.next();
         self.last = if end > self.first() {
             self.entry(end - 1)?.map(|entry| entry.log_id)
@@ -330,7 +334,11 @@ impl Held {
     }
 
     fn purge(&mut self, upto: LogId) -> Result<(), LogFailed> {
-        if self.file.purged.is_some_and(|purged| purged.index >= upto.index) {
+        if self
+            .file
+            .purged
+            .is_some_and(|purged| purged.index >= upto.index)
+        {
             return Ok(());
         }
         if upto.index >= self.next() {
@@ -400,7 +408,9 @@ fn remove_directories(place: &Place, but: Option<u64>) -> Result<(), LogFailed> 
     };
     for entry in entries.into_iter().filter(|entry| entry.is_dir) {
         let name = entry.name.strip_suffix(".dropped").unwrap_or(&entry.name);
-        let number = name.strip_prefix("log-").and_then(|number| number.parse().ok());
+        let number = name
+            .strip_prefix("log-")
+            .and_then(|number| number.parse().ok());
         let stale = number.is_some_and(|number: u64| Some(number) != but);
         if stale || (number.is_some() && name.len() != entry.name.len()) {
             durable::remove_log(&*place.disk, &place.file(name))?;
@@ -423,7 +433,10 @@ fn batch_of(entry: &Entry, at: Offset) -> Result<Bytes, LogFailed> {
 fn entry_of(batch: &Bytes, index: u64) -> Result<Entry, LogFailed> {
     let bad = |why: BatchRefused| LogFailed::entry(index, why);
     let record = Records::new(batch).map_err(bad)?.next();
-    let value = record.transpose().map_err(bad)?.and_then(|record| record.value);
+    let value = record
+        .transpose()
+        .map_err(bad)?
+        .and_then(|record| record.value);
     let decoded = codec::decode_entry(value.unwrap_or_default());
     let entry = decoded.map_err(|why: Malformed| LogFailed::entry(index, why))?;
     if entry.log_id.index != index {
@@ -489,7 +502,11 @@ impl RaftLogStorage<Types> for LogStore {
         Ok(self.held().vote)
     }
 
-    async fn append<I>(&mut self, entries: I, callback: LogFlushed<Types>) -> Result<(), StorageError>
+    async fn append<I>(
+        &mut self,
+        entries: I,
+        callback: LogFlushed<Types>,
+    ) -> Result<(), StorageError>
     where
         I: IntoIterator<Item = Entry> + OptionalSend,
         I::IntoIter: OptionalSend,

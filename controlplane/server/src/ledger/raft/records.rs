@@ -13,7 +13,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use felix_journal::{AppendFailed, Log, LogOptions, LogReader, OpenRefused, ReadRefused, SyncFailed};
+use felix_journal::{
+    AppendFailed, Log, LogOptions, LogReader, OpenRefused, ReadRefused, SyncFailed,
+};
 use felix_model::batch::BuildRefused;
 use felix_model::{BatchBuilder, BatchHeader, BatchOptions, Generation, Offset, Record, patch};
 use serde::{Deserialize, Serialize};
@@ -99,6 +101,8 @@ impl Reach {
 pub struct RecordLog {
     held: Mutex<Held>,
     reader: LogReader,
+    /// What was told to everybody. It may be behind what is held, for a moment.
+    told: Mutex<Reach>,
     moved: Notify,
     revision: watch::Sender<Revision>,
 }
@@ -138,6 +142,7 @@ impl RecordLog {
             membership: kept.membership,
         };
         Ok(Self {
+            told: Mutex::new(held.reach()),
             held: Mutex::new(held),
             reader,
             moved: Notify::new(),
@@ -154,9 +159,9 @@ impl RecordLog {
         self.revision.subscribe()
     }
 
-    /// How far it goes now.
+    /// How far it goes, as everybody may know.
     pub(crate) fn reach(&self) -> Reach {
-        self.held().reach()
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until `enough` is so.
@@ -175,17 +180,23 @@ impl RecordLog {
 
     /// Tells everybody who waits.
     pub(crate) fn tell(&self) {
-        let revision = Revision(self.reach().revision);
+        let reach = self.held().reach();
+        // In this order: who sees it told finds it with those who watch.
         self.revision.send_if_modified(|known| {
-            let moved = *known != revision;
-            *known = revision;
+            let moved = known.0 != reach.revision;
+            *known = Revision(reach.revision);
             moved
         });
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = reach;
         self.moved.notify_waiters();
     }
 
     /// Records after a revision; at least one unless there are none, and about `bytes_max` at most.
-    pub(crate) fn read_after(&self, after: u64, bytes_max: usize) -> Result<Vec<Bytes>, RecordsFailed> {
+    pub(crate) fn read_after(
+        &self,
+        after: u64,
+        bytes_max: usize,
+    ) -> Result<Vec<Bytes>, RecordsFailed> {
         let mut found = Vec::new();
         for batch in self.batches_after(after, u64::MAX, bytes_max)? {
             for record in felix_model::Records::new(&batch).map_err(|why| foreign(after, why))? {
@@ -209,17 +220,10 @@ impl RecordLog {
         if after >= upto {
             return Ok(Vec::new());
         }
-        Ok(self.reader.read(Offset(after), bytes_max.max(1), Offset(upto))?.batches)
-    }
-
-    /// Ends in order.
-    pub(crate) fn close(self) {
-        let Self { held, reader, .. } = self;
-        drop(reader);
-        let held = held.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = held.log.close() {
-            tracing::warn!(%error, "the records were not closed in order");
-        }
+        Ok(self
+            .reader
+            .read(Offset(after), bytes_max.max(1), Offset(upto))?
+            .batches)
     }
 }
 
@@ -232,7 +236,11 @@ impl Held {
     }
 
     /// Decides a committed proposal. The same on every member: it looks at nothing but the records and the proposal.
-    pub(crate) fn apply(&mut self, at: LogId, proposal: &Proposal) -> Result<Answer, RecordsFailed> {
+    pub(crate) fn apply(
+        &mut self,
+        at: LogId,
+        proposal: &Proposal,
+    ) -> Result<Answer, RecordsFailed> {
         let found = self.log.end().0;
         if proposal.expected != found {
             return self.answer_again(proposal, found);
@@ -293,7 +301,10 @@ fn foreign(revision: u64, why: impl ToString) -> RecordsFailed {
 /// The stamp of the batch that holds an offset.
 fn stamp_at(reader: &LogReader, offset: u64) -> Result<Stamp, RecordsFailed> {
     let page = reader.read(Offset(offset), 1, Offset(u64::MAX))?;
-    let batch = page.batches.first().ok_or_else(|| foreign(offset, "is missing"))?;
+    let batch = page
+        .batches
+        .first()
+        .ok_or_else(|| foreign(offset, "is missing"))?;
     stamp_of(batch)
 }
 
@@ -301,12 +312,18 @@ fn stamp_at(reader: &LogReader, offset: u64) -> Result<Stamp, RecordsFailed> {
 pub(crate) fn stamp_of(batch: &Bytes) -> Result<Stamp, RecordsFailed> {
     let header = BatchHeader::parse(batch).map_err(|why| foreign(0, why))?;
     let base = header.base().0;
-    let first = felix_model::Records::new(batch).map_err(|why| foreign(base, why))?.next();
+    let first = felix_model::Records::new(batch)
+        .map_err(|why| foreign(base, why))?
+        .next();
     let record: Option<Record> = first.transpose().map_err(|why| foreign(base, why))?;
-    let value = record.and_then(|record| record.internal.last(HEADER)).flatten();
+    let value = record
+        .and_then(|record| record.internal.last(HEADER))
+        .flatten();
     let mut value = value.ok_or_else(|| foreign(base, "does not say where it was committed"))?;
     let log_id = codec::get_log_id(&mut value);
-    let proposal = value.try_get_u64().and_then(|high| Ok(ProposalId(high, value.try_get_u64()?)));
+    let proposal = value
+        .try_get_u64()
+        .and_then(|high| Ok(ProposalId(high, value.try_get_u64()?)));
     match (log_id, proposal) {
         (Some(log_id), Ok(proposal)) => Ok(Stamp {
             base,
