@@ -104,6 +104,30 @@ pub struct SigningKeys {
     pub verifying: Vec<String>,
 }
 
+/// What a node signs in with.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeCredential {
+    /// Its first token.
+    pub felix_token: String,
+    /// Seconds that is good for.
+    pub expires_in: u64,
+    /// Always `Bearer`.
+    pub token_type: String,
+    /// What renews it, once.
+    pub refresh_token: String,
+    /// Seconds that is good for.
+    pub refresh_expires_in: u64,
+}
+
+impl std::fmt::Debug for NodeCredential {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("NodeCredential")
+            .field("expires_in", &self.expires_in)
+            .field("refresh_expires_in", &self.refresh_expires_in)
+            .finish_non_exhaustive()
+    }
+}
+
 /// A quota as it is set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct QuotaItem {

@@ -160,3 +160,6 @@ pub const BACKUP_HEAD_BYTES_MAX: u64 = 4096;
 
 /// Bytes of a record in a backup. The largest come from one request each, which is far smaller.
 pub const BACKUP_RECORD_BYTES_MAX: u32 = 64 * 1024 * 1024;
+
+/// How long a node's refresh token is good without being used. A broker that was off for longer is given a new one.
+pub const NODE_SESSION_SECONDS: u64 = 30 * 24 * 3600;

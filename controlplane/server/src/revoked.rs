@@ -3,7 +3,7 @@
 //! Only what can concern the token at hand is looked at: a tenant may have very many revocations, and its entry changes
 //! with every sign-in, so they are not compiled as a whole.
 
-use felix_auth::{Principal, Revocation, Revocations, RevokedBy};
+use felix_auth::{Claims, Principal, Revocation, Revocations, RevokedBy};
 use felix_meta::{RevocationRecord, RevokedKind, TenantEntry};
 
 /// What covers the token behind a principal, if anything does.
@@ -15,10 +15,29 @@ pub(crate) fn covering(entry: &TenantEntry, principal: &Principal) -> Option<Rev
         (RevokedKind::Token, principal.token_id.as_deref()),
         (RevokedKind::Tenant, Some(principal.tenant.as_ref())),
     ];
-    let roles = principal
-        .roles
-        .iter()
-        .map(|role| (RevokedKind::Role, Some(&**role)));
+    let roles = principal.roles.iter().map(|role| &**role);
+    concerning(entry, named, roles).covers(principal)
+}
+
+/// The first second, unix time, in which a token with these claims is good; 0 when nothing concerns it.
+pub(crate) fn good_from(entry: &TenantEntry, claims: &Claims) -> u64 {
+    let named = [
+        (RevokedKind::Principal, Some(claims.subject.as_str())),
+        (RevokedKind::Principal, claims.actor.as_deref()),
+        (RevokedKind::Session, claims.session.as_deref()),
+        (RevokedKind::Token, claims.token_id.as_deref()),
+        (RevokedKind::Tenant, Some(claims.tenant.as_ref())),
+    ];
+    let roles = claims.roles.iter().map(String::as_str);
+    concerning(entry, named, roles).good_from(claims)
+}
+
+fn concerning<'a>(
+    entry: &'a TenantEntry,
+    named: [(RevokedKind, Option<&'a str>); 5],
+    roles: impl Iterator<Item = &'a str>,
+) -> Revocations {
+    let roles = roles.map(|role| (RevokedKind::Role, Some(role)));
     let found = named
         .into_iter()
         .chain(roles)
@@ -26,7 +45,7 @@ pub(crate) fn covering(entry: &TenantEntry, principal: &Principal) -> Option<Rev
         // Tokens carry only the start of an issuer's hash, and there are few issuers.
         .chain(entry.revocations.of(RevokedKind::Issuer))
         .map(|record| read(record));
-    Revocations::new(found).covers(principal)
+    Revocations::new(found)
 }
 
 /// A record as felix-auth reads it.

@@ -201,3 +201,6 @@ impl Service<hyper::Request<Incoming>> for WithPeer {
         self.inner.call(request)
     }
 }
+
+#[cfg(test)]
+mod tests;

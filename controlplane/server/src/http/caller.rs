@@ -85,6 +85,11 @@ impl Caller {
         Err(Refusal::forbidden(format!("this needs `{action}`")))
     }
 
+    /// The tenant whose token it is.
+    pub(crate) fn tenant(&self) -> &TenantId {
+        &self.principal.tenant
+    }
+
     /// What the caller may do.
     pub(crate) fn permissions(&self) -> &Permissions {
         &self.principal.permissions

@@ -13,6 +13,7 @@ mod error;
 mod feeds;
 mod keys;
 mod namespaces;
+mod nodes;
 mod openapi;
 mod page;
 mod quotas;

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use utoipa::{OpenApi, ToSchema};
 
 use super::{
-    audit, caches, consistency, feeds, keys, namespaces, quotas, rbac, resources, revocations,
-    streams, system, tenants,
+    audit, caches, consistency, feeds, keys, namespaces, nodes, quotas, rbac, resources,
+    revocations, streams, system, tenants,
 };
 
 /// The form of a key set document, for the document's sake.
@@ -74,6 +74,7 @@ pub(crate) struct JwkDocument {
         revocations::create,
         revocations::of_principal,
         keys::replace,
+        nodes::credential,
         tenants::list,
         tenants::create,
         tenants::delete,

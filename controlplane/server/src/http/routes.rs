@@ -7,7 +7,7 @@ use axum::routing::{MethodRouter, any, delete, get, patch, post, put};
 
 use super::error::Refusal;
 use super::{
-    audit, caches, consistency, feeds, keys, namespaces, openapi, quotas, rbac, resources,
+    audit, caches, consistency, feeds, keys, namespaces, nodes, openapi, quotas, rbac, resources,
     revocations, streams, system, tenants, watch,
 };
 use crate::app::App;
@@ -80,6 +80,11 @@ fn routes() -> Routes {
     .get("/v1/caches/snapshot", get(feeds::caches_snapshot))
     .get("/v1/caches/changes", get(feeds::caches_changes))
     .get("/v1/audit", get(audit::of_cluster))
+    .add(
+        "post",
+        "/v1/nodes/{node_id}/credential",
+        post(nodes::credential),
+    )
     .get("/v1/tenants", get(tenants::list))
     .add("post", "/v1/tenants", post(tenants::create))
     .below(TENANT, "delete", "", delete(tenants::delete));

@@ -185,3 +185,45 @@ fn open(id: &str, principal: &str) -> Command {
         principal: None,
     }
 }
+
+#[tokio::test]
+async fn a_node_gets_a_credential_that_says_who_it_is_and_nothing_more() {
+    let world = World::new().await;
+    let path = "/v1/nodes/broker-1/credential";
+    let refused = world.call("POST", path, &world.admin, None).await;
+    assert_eq!((refused.status, refused.code()), (403, "forbidden"));
+    let made = world.call("POST", path, &world.operator, None).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let token = made.body["felix_token"].as_str().unwrap();
+    let feed = world
+        .call("GET", "/v1/catalogue/snapshot", token, None)
+        .await;
+    assert_eq!(feed.status, 200);
+    let text = feed.body.to_string();
+    assert!(
+        !text.contains("secret_sha256") && !text.contains("\"sessions\""),
+        "{text}"
+    );
+    let own = world.call("POST", path, token, None).await;
+    assert_eq!(own.status, 201, "it may ask for its own again");
+    let other = "/v1/nodes/broker-2/credential";
+    assert_eq!(world.call("POST", other, token, None).await.status, 403);
+    assert_eq!(
+        world.call("GET", "/v1/tenants", token, None).await.status,
+        403
+    );
+    let bad = world
+        .call("POST", "/v1/nodes/UPPER/credential", &world.operator, None)
+        .await;
+    assert_eq!(bad.status, 400);
+    let catalogue = world.plane.authority().catalogue();
+    let sessions = &catalogue.tenant("ops").unwrap().sessions;
+    let of_node: Vec<_> = sessions.of("node:broker-1").collect();
+    assert_eq!(of_node.len(), 2);
+    let refresh = made.body["refresh_token"].as_str().unwrap();
+    assert!(
+        of_node
+            .iter()
+            .any(|one| refresh.starts_with(&one.session_id))
+    );
+}
