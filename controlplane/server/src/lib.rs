@@ -17,6 +17,7 @@ mod clock;
 mod config;
 mod door;
 mod history;
+mod housekeeping;
 mod http;
 pub mod ledger;
 pub mod limits;

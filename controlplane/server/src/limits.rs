@@ -163,3 +163,6 @@ pub const BACKUP_RECORD_BYTES_MAX: u32 = 64 * 1024 * 1024;
 
 /// How long a node's refresh token is good without being used. A broker that was off for longer is given a new one.
 pub const NODE_SESSION_SECONDS: u64 = 30 * 24 * 3600;
+
+/// How often expired sessions are looked for.
+pub const EXPIRY_PAUSE: Duration = Duration::from_secs(3600);

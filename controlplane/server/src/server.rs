@@ -16,6 +16,7 @@ use crate::app::App;
 use crate::authority::{Authority, StartFailed};
 use crate::config::{Config, ConfigRefused, StorageBackend};
 use crate::door::{self, Certificates, Door, TlsRefused};
+use crate::housekeeping;
 use crate::http;
 use crate::ledger::{AddressRefused, MemoryLedger, OpenFailed, PostgresRefused};
 use crate::limits::DRAIN_TIME;
@@ -182,7 +183,8 @@ impl ControlPlane {
         let probes_end = CancellationToken::new();
         let probes = open("metrics", metrics.0, &None, status, probes_end.clone());
         let probes = tokio::spawn(probes);
-        listeners.spawn(write_audit(app.clone()));
+        listeners.spawn(housekeeping::write_audit(app.clone()));
+        listeners.spawn(housekeeping::expire_sessions(app.clone()));
         tracing::info!(
             api = %addresses.api,
             metrics = %addresses.metrics,
@@ -293,16 +295,4 @@ async fn listen(
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let taken = listener.local_addr().map_err(failed)?;
     Ok((listener, taken))
-}
-
-/// Writes down what was noted, again and again, and once more at the end.
-async fn write_audit(app: App) {
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(app.notebook.pause()) => {}
-            () = app.stopping.cancelled() => break,
-        }
-        app.notebook.write(&app.authority).await;
-    }
-    app.notebook.write(&app.authority).await;
 }

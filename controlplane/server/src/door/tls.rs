@@ -69,7 +69,7 @@ impl Certificates {
 
     /// Reads the files again when they changed. Files that cannot be used leave what is, and are tried again: a
     /// certificate and its key are seldom replaced in one moment. Blocking.
-    fn refresh(&self) {
+    pub(super) fn refresh(&self) {
         let changed_at = self.files.changed_at();
         let known = self.current.read().unwrap_or_else(PoisonError::into_inner);
         if known.read_at == changed_at {

@@ -101,7 +101,7 @@ async fn open(app: &App, tenant: &TenantId, principal: &str) -> Result<(String, 
     };
     app.authority.submit(command).await?;
     let refresh = RefreshToken {
-        session: session_id.clone(),
+        session_id: session_id.clone(),
         generation: 0,
         secret,
     };
