@@ -28,6 +28,8 @@ pub enum Command {
         policies: Vec<Policy>,
         /// Its first gifts of roles.
         groupings: Vec<Grouping>,
+        /// The identity providers it trusts from the beginning.
+        issuers: Vec<IssuerRecord>,
     },
     /// Make a namespace.
     CreateNamespace(TenantId, NamespaceSpec),

@@ -42,6 +42,9 @@ pub enum Event {
         policies: Vec<Policy>,
         /// Its first gifts of roles.
         groupings: Vec<Grouping>,
+        /// The identity providers it trusts from the beginning. Entries of form 1 have none.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        issuers: Vec<IssuerRecord>,
     },
     /// A namespace came to be.
     NamespaceCreated {

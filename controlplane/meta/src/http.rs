@@ -1,5 +1,7 @@
 //! Bodies that the API and its clients speak and that are stored nowhere.
 
+mod tokens;
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -8,8 +10,14 @@ use utoipa::ToSchema;
 use crate::audit::{AuditItem, ChainHead};
 use crate::catalogue::{Catalogue, Revision};
 use crate::event::Entry;
-use crate::identity::{QuotaLimits, RevokedKind};
+use crate::identity::{IssuerRecord, QuotaLimits, RevokedKind};
 use crate::record::{CacheRecord, CacheSpec, Grouping, Policy, StreamRecord, StreamSpec};
+
+pub use tokens::{
+    DelegateAnswer, DelegateSpec, ExchangeSpec, GRANT_TYPE_EXCHANGE, Hidden, Issuers, RefreshSpec,
+    RevokeTokenSpec, ServiceAccountItem, ServiceAccountPatch, ServiceAccountSpec, ServiceKeyAnswer,
+    ServiceKeyItem, ServiceKeySpec, ServiceKeys, SessionItem, TOKEN_TYPE_JWT,
+};
 
 /// The one body of every refusal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -104,30 +112,6 @@ pub struct SigningKeys {
     pub verifying: Vec<String>,
 }
 
-/// What a node signs in with.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct NodeCredential {
-    /// Its first token.
-    pub felix_token: String,
-    /// Seconds that is good for.
-    pub expires_in: u64,
-    /// Always `Bearer`.
-    pub token_type: String,
-    /// What renews it, once.
-    pub refresh_token: String,
-    /// Seconds that is good for.
-    pub refresh_expires_in: u64,
-}
-
-impl std::fmt::Debug for NodeCredential {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("NodeCredential")
-            .field("expires_in", &self.expires_in)
-            .field("refresh_expires_in", &self.refresh_expires_in)
-            .finish_non_exhaustive()
-    }
-}
-
 /// A quota as it is set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct QuotaItem {
@@ -174,10 +158,9 @@ pub struct InitializeSpec {
     /// The tenant's name for people.
     #[serde(default)]
     pub display_name: String,
-    /// Identity providers. Must be empty: this version does not exchange their tokens.
+    /// Identity providers whose tokens the tenant trusts.
     #[serde(default)]
-    #[schema(value_type = Vec<Object>)]
-    pub idp_issuers: Vec<serde_json::Value>,
+    pub idp_issuers: Vec<IssuerRecord>,
     /// Who administers the tenant first.
     #[serde(default)]
     pub initial_admin_principals: Vec<String>,
@@ -235,6 +218,12 @@ pub struct TokenAnswer {
     pub expires_in: u64,
     /// Always `Bearer`.
     pub token_type: String,
+    /// What continues the session, once; absent for a token without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refresh_token: Option<String>,
+    /// Seconds the session can be continued for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refresh_expires_in: Option<u64>,
 }
 
 impl std::fmt::Debug for TokenAnswer {

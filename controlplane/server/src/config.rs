@@ -4,13 +4,14 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use felix_auth::oidc::{AddressRules, Algorithms};
 use felix_model::ClusterId;
 use figment::Figment;
 use figment::providers::{Env, Format, Serialized, Toml};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::ledger::Address;
-use crate::limits::TOKEN_SECONDS;
+use crate::limits::{SESSION_SECONDS, TOKEN_SECONDS};
 
 /// Everything an operator can decide about a control plane. Later wins: defaults, the file, the environment, flags.
 ///
@@ -64,6 +65,17 @@ pub struct Config {
     pub bootstrap_tls_client_ca: Option<PathBuf>,
     /// Life of a token in seconds.
     pub exchange_token_ttl_seconds: u64,
+    /// Life of a session in seconds: how long its refresh tokens go on.
+    pub refresh_token_ttl_seconds: u64,
+    /// Signature algorithms accepted from identity providers, with commas between. Widen it when a provider signs with
+    /// something else.
+    pub oidc_allowed_algorithms: String,
+    /// Lets identity providers have `http` URLs. Whoever is on the way can then be anybody: for tests.
+    pub oidc_allow_insecure_http: bool,
+    /// Lets identity providers have addresses inside the own network. Turn it on when yours is in there.
+    pub oidc_allow_private_idp: bool,
+    /// Lets who may act for others do so with tokens that name no actor, as gateways up to 0.3.0 need.
+    pub delegate_unbound_tokens: bool,
     /// How long to go on serving, marked not ready, before connections are closed at a shutdown, in ms. Raise it when
     /// balancers notice late.
     pub shutdown_predrain_ms: u64,
@@ -164,6 +176,11 @@ impl Default for Config {
             bootstrap_tls_key: None,
             bootstrap_tls_client_ca: None,
             exchange_token_ttl_seconds: TOKEN_SECONDS,
+            refresh_token_ttl_seconds: SESSION_SECONDS,
+            oidc_allowed_algorithms: "ES256,RS256".into(),
+            oidc_allow_insecure_http: false,
+            oidc_allow_private_idp: false,
+            delegate_unbound_tokens: false,
             shutdown_predrain_ms: 5000,
             log_format: LogFormat::Auto,
         }
@@ -224,6 +241,7 @@ const KNOWN: &[&str] = &[
     "bootstrap_tls_client_ca",
     "region_id",
     "exchange_token_ttl_seconds",
+    "refresh_token_ttl_seconds",
     "shutdown_predrain_ms",
 ];
 
@@ -291,6 +309,27 @@ impl Config {
             *secret = Secret(text.trim().to_owned());
         }
         Ok(())
+    }
+
+    /// The algorithms accepted from identity providers.
+    ///
+    /// # Errors
+    /// [`ConfigRefused::Contradiction`] when the list names one that is never accepted, or none.
+    pub fn oidc_algorithms(&self) -> Result<Algorithms, ConfigRefused> {
+        self.oidc_allowed_algorithms.parse().map_err(|error| {
+            ConfigRefused::Contradiction(format!("oidc_allowed_algorithms: {error}"))
+        })
+    }
+
+    /// Which addresses identity providers may have. An API that only this machine reaches may use a provider of this
+    /// machine.
+    #[must_use]
+    pub const fn oidc_addresses(&self) -> AddressRules {
+        AddressRules {
+            private: self.oidc_allow_private_idp,
+            loopback: self.bind.ip().is_loopback() || self.oidc_allow_private_idp,
+            insecure_http: self.oidc_allow_insecure_http,
+        }
     }
 
     /// Checks that the values go together.
@@ -362,6 +401,10 @@ impl Config {
                 "bootstrap_tls_cert, bootstrap_tls_key and bootstrap_tls_client_ca go together",
             );
         }
+        if !(60..=366 * 86_400).contains(&self.refresh_token_ttl_seconds) {
+            return contradiction("refresh_token_ttl_seconds must be from 60 to 31622400");
+        }
+        self.oidc_algorithms()?;
         Ok(())
     }
 }
@@ -425,6 +468,9 @@ mod tests {
             "bootstrap_tls_cert = \"a\"\nbootstrap_tls_key = \"b\"",
             "storage_backend = \"postgres\"",
             "postgres_url = \"postgres://u:p@db/felix?passwrod=x\"",
+            "refresh_token_ttl_seconds = 0",
+            "oidc_allowed_algorithms = \"HS256\"",
+            "oidc_allowed_algorithms = \"\"",
         ] {
             let refused = load(text);
             assert!(

@@ -26,6 +26,7 @@ mod request;
 mod revoked;
 mod server;
 mod stats;
+mod throttle;
 pub mod transfer;
 mod vault;
 

@@ -161,8 +161,21 @@ pub const BACKUP_HEAD_BYTES_MAX: u64 = 4096;
 /// Bytes of a record in a backup. The largest come from one request each, which is far smaller.
 pub const BACKUP_RECORD_BYTES_MAX: u32 = 64 * 1024 * 1024;
 
-/// How long a node's refresh token is good without being used. A broker that was off for longer is given a new one.
-pub const NODE_SESSION_SECONDS: u64 = 30 * 24 * 3600;
-
 /// How often expired sessions are looked for.
 pub const EXPIRY_PAUSE: Duration = Duration::from_secs(3600);
+
+/// Life of a session unless the operator says otherwise, in seconds: 30 days.
+pub const SESSION_SECONDS: u64 = 30 * 24 * 3600;
+
+/// Times that one network place may fail to prove who it is before it is slowed down: a fleet behind one address may
+/// come back with stale credentials at once.
+pub const AUTH_FAILURES_AT_ONCE: f64 = 200.0;
+
+/// Failures a second that are let through from one place after that.
+pub const AUTH_FAILURES_PER_SECOND: f64 = 10.0;
+
+/// Requests of one place that wait to be looked at. More are turned away: each holds a connection.
+pub const AUTH_WAITING_MAX: u32 = 32;
+
+/// Places that are told apart. The rest count as one.
+pub const AUTH_PLACES_MAX: usize = 10_000;

@@ -1,55 +1,91 @@
-//! Whether a token was taken back, looked up in the catalogue.
+//! Which revocations of a tenant can concern a token.
 //!
-//! Only what can concern the token at hand is looked at: a tenant may have very many revocations, and its entry changes
-//! with every sign-in, so they are not compiled as a whole.
+//! A tenant may have very many, so they are looked up for the token in hand and not walked.
 
-use felix_auth::{Claims, Principal, Revocation, Revocations, RevokedBy};
+use felix_auth::{Claims, Principal, Revocation, Revocations};
 use felix_meta::{RevocationRecord, RevokedKind, TenantEntry};
 
-/// What covers the token behind a principal, if anything does.
-pub(crate) fn covering(entry: &TenantEntry, principal: &Principal) -> Option<RevokedBy> {
-    let named = [
-        (RevokedKind::Principal, Some(&*principal.subject)),
-        (RevokedKind::Principal, principal.actor.as_deref()),
-        (RevokedKind::Session, principal.session.as_deref()),
-        (RevokedKind::Token, principal.token_id.as_deref()),
-        (RevokedKind::Tenant, Some(principal.tenant.as_ref())),
-    ];
-    let roles = principal.roles.iter().map(|role| &**role);
-    concerning(entry, named, roles).covers(principal)
+/// What of a token a revocation can name.
+pub(crate) trait Facets {
+    /// Kinds and ids, issuers left out: a token has only their digest.
+    fn names(&self) -> Vec<(RevokedKind, &str)>;
+    /// Whether some provider vouched.
+    fn was_vouched_for(&self) -> bool;
 }
 
-/// The first second, unix time, in which a token with these claims is good; 0 when nothing concerns it.
-pub(crate) fn good_from(entry: &TenantEntry, claims: &Claims) -> u64 {
-    let named = [
-        (RevokedKind::Principal, Some(claims.subject.as_str())),
-        (RevokedKind::Principal, claims.actor.as_deref()),
-        (RevokedKind::Session, claims.session.as_deref()),
-        (RevokedKind::Token, claims.token_id.as_deref()),
-        (RevokedKind::Tenant, Some(claims.tenant.as_ref())),
-    ];
-    let roles = claims.roles.iter().map(String::as_str);
-    concerning(entry, named, roles).good_from(claims)
+impl Facets for Principal {
+    fn names(&self) -> Vec<(RevokedKind, &str)> {
+        let roles = self.roles.iter().map(|role| &**role);
+        names(
+            &self.subject,
+            [
+                (RevokedKind::Principal, self.actor.as_deref()),
+                (RevokedKind::Session, self.session.as_deref()),
+                (RevokedKind::Token, self.token_id.as_deref()),
+                (RevokedKind::Tenant, Some(self.tenant.as_ref())),
+            ],
+            roles,
+        )
+    }
+
+    fn was_vouched_for(&self) -> bool {
+        self.idp.is_some()
+    }
 }
 
-fn concerning<'a>(
-    entry: &'a TenantEntry,
-    named: [(RevokedKind, Option<&'a str>); 5],
+impl Facets for Claims {
+    fn names(&self) -> Vec<(RevokedKind, &str)> {
+        let roles = self.roles.iter().map(String::as_str);
+        names(
+            &self.subject,
+            [
+                (RevokedKind::Principal, self.actor.as_deref()),
+                (RevokedKind::Session, self.session.as_deref()),
+                (RevokedKind::Token, self.token_id.as_deref()),
+                (RevokedKind::Tenant, Some(self.tenant.as_ref())),
+            ],
+            roles,
+        )
+    }
+
+    fn was_vouched_for(&self) -> bool {
+        self.idp.is_some()
+    }
+}
+
+fn names<'a, const N: usize>(
+    subject: &'a str,
+    optional: [(RevokedKind, Option<&'a str>); N],
     roles: impl Iterator<Item = &'a str>,
-) -> Revocations {
-    let roles = roles.map(|role| (RevokedKind::Role, Some(role)));
-    let found = named
+) -> Vec<(RevokedKind, &'a str)> {
+    let optional = optional
         .into_iter()
-        .chain(roles)
-        .filter_map(|(kind, id)| entry.revocations.get(kind, id?))
-        // Tokens carry only the start of an issuer's hash, and there are few issuers.
-        .chain(entry.revocations.of(RevokedKind::Issuer))
-        .map(|record| read(record));
-    Revocations::new(found)
+        .filter_map(|(kind, id)| Some((kind, id?)));
+    [(RevokedKind::Principal, subject)]
+        .into_iter()
+        .chain(optional)
+        .chain(roles.map(|role| (RevokedKind::Role, role)))
+        .collect()
 }
 
-/// A record as felix-auth reads it.
-fn read(record: &RevocationRecord) -> Revocation<'_> {
+/// The revocations of a tenant that can concern this token.
+pub(crate) fn concerning(entry: &TenantEntry, token: &impl Facets) -> Revocations {
+    if entry.revocations.is_empty() {
+        return Revocations::default();
+    }
+    let named = token.names();
+    let named = named
+        .iter()
+        .filter_map(|(kind, id)| entry.revocations.get(*kind, id));
+    // Providers are removed seldom, so there are few of these.
+    let issuers = entry
+        .revocations
+        .of_kind(RevokedKind::Issuer)
+        .filter(|_| token.was_vouched_for());
+    Revocations::new(named.chain(issuers).map(|record| revocation(record)))
+}
+
+fn revocation(record: &RevocationRecord) -> Revocation<'_> {
     Revocation {
         kind: match record.kind {
             RevokedKind::Principal => felix_auth::RevokedKind::Principal,

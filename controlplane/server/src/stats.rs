@@ -16,6 +16,7 @@ pub(crate) struct Stats {
     bootstrap: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
     connections_refused: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
     tokens_minted: AtomicU64,
+    tokens_delegated: AtomicU64,
 }
 
 /// Counts one request as under way until it is dropped.
@@ -54,6 +55,10 @@ impl Stats {
         self.tokens_minted.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn token_delegated(&self) {
+        self.tokens_delegated.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Everything in Prometheus' text form.
     pub(crate) fn to_prometheus(&self, ready: bool, revision: u64, ledger: &Ledger) -> String {
         let in_flight = self.in_flight.load(Ordering::Relaxed);
@@ -82,6 +87,12 @@ impl Stats {
             "felix_controlplane_tokens_minted_total",
             "Tokens signed.",
             minted,
+        );
+        out.one(
+            "counter",
+            "felix_delegated_tokens_issued_total",
+            "Tokens signed with which somebody acts for somebody else.",
+            self.tokens_delegated.load(Ordering::Relaxed),
         );
         let kind = out.many(
             "gauge",

@@ -115,10 +115,12 @@ impl Revocations {
         self.kinds.get(&kind)?.records.get(id)
     }
 
-    /// Those of one kind, by id.
-    pub fn of(&self, kind: RevokedKind) -> impl Iterator<Item = &Arc<RevocationRecord>> {
-        let held = self.kinds.get(&kind).into_iter();
-        held.flat_map(|held| held.records.iter().map(|(_, record)| record))
+    /// All of one kind, by id.
+    pub fn of_kind(&self, kind: RevokedKind) -> impl Iterator<Item = &Arc<RevocationRecord>> {
+        self.kinds
+            .get(&kind)
+            .into_iter()
+            .flat_map(|kind| kind.records.iter().map(|(_, record)| record))
     }
 
     /// All of them, by kind and id.

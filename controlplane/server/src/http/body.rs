@@ -36,6 +36,25 @@ impl Raw {
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
         serde_json::from_slice(&self.0).map_err(|error| Refusal::invalid(error.to_string()))
     }
+
+    /// As [`Raw::read`], for a body that holds a secret: the refusal says where it cannot be read and quotes nothing.
+    pub(crate) fn read_secret<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
+        serde_json::from_slice(&self.0).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            let message = format!(
+                "the body cannot be read, or a field is missing or unknown: line {line}, column {column}"
+            );
+            Refusal::invalid(message)
+        })
+    }
+
+    /// As [`Raw::read_secret`], for a body that may be left out.
+    pub(crate) fn read_or_default<T: DeserializeOwned + Default>(&self) -> Result<T, Refusal> {
+        if self.0.is_empty() {
+            return Ok(T::default());
+        }
+        self.read_secret()
+    }
 }
 
 /// A name from the path.

@@ -15,7 +15,8 @@ use felix_model::TenantId;
 use super::error::Refusal;
 use crate::app::App;
 use crate::clock::now;
-use crate::{request, revoked};
+use crate::request;
+use crate::revoked::concerning;
 
 /// What a request presents. Nothing of it is believed yet, and it has no `Debug`, because it holds the token.
 pub(crate) struct Ticket {
@@ -46,8 +47,21 @@ impl<S: Send + Sync> FromRequestParts<S> for Ticket {
 }
 
 impl Ticket {
-    fn token(&self) -> Result<&str, NoCaller> {
-        self.token.as_deref().ok_or(NoCaller::NoToken)
+    /// What was presented as bearer.
+    pub(crate) fn bearer(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
+    fn presented(&self) -> Result<&str, Unknown> {
+        self.bearer().ok_or(Unknown::Missing)
+    }
+
+    /// The same request with another token, as a body may bring one.
+    pub(crate) fn with(&self, token: &str) -> Self {
+        Self {
+            token: Some(token.to_owned()),
+            from_loopback: self.from_loopback,
+        }
     }
 
     /// Whether the request came from this machine.
@@ -85,9 +99,9 @@ impl Caller {
         Err(Refusal::forbidden(format!("this needs `{action}`")))
     }
 
-    /// The tenant whose token it is.
-    pub(crate) fn tenant(&self) -> &TenantId {
-        &self.principal.tenant
+    /// Who the caller is.
+    pub(crate) const fn principal(&self) -> &Principal {
+        &self.principal
     }
 
     /// What the caller may do.
@@ -96,44 +110,51 @@ impl Caller {
     }
 }
 
+/// How far a right reaches that somebody holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// One tenant.
+    Tenant,
+    /// Every tenant.
+    Installation,
+}
+
+/// Why nobody is known by a token.
+enum Unknown {
+    Missing,
+    Token(TokenRefused),
+    Revoked(RevokedBy),
+}
+
+impl From<TokenRefused> for Unknown {
+    fn from(refused: TokenRefused) -> Self {
+        Self::Token(refused)
+    }
+}
+
 impl App {
     /// Verifies a token for calls about one tenant. A tenant that does not exist has no keys, so its callers are told
     /// what callers with a wrong key are told.
     pub(crate) fn caller_of(&self, ticket: &Ticket, tenant: &str) -> Result<Caller, Refusal> {
-        self.counted(ticket.token().and_then(|token| {
-            // A name that no tenant can have is a tenant without keys, like any other unknown one.
-            let tenant = tenant.parse().map_err(|_| TokenRefused::UnknownKey)?;
-            self.verified(ticket, token, &tenant)
-        }))
+        // A name that no tenant can have is a tenant without keys, like any other unknown one.
+        let tenant = tenant.parse().map_err(|_| TokenRefused::UnknownKey);
+        let outcome = ticket
+            .presented()
+            .and_then(|token| self.verified(ticket, token, &tenant?, Audience::ControlPlane));
+        self.known(outcome)
     }
 
     /// Verifies a token for calls about the installation: any tenant's will do, if it carries the rights.
     pub(crate) fn caller(&self, ticket: &Ticket) -> Result<Caller, Refusal> {
-        self.counted(ticket.token().and_then(|token| {
-            let tenant = claimed_tenant(token)?;
-            self.verified(ticket, token, &tenant)
-        }))
-    }
-
-    fn verified(
-        &self,
-        ticket: &Ticket,
-        token: &str,
-        tenant: &TenantId,
-    ) -> Result<Caller, NoCaller> {
-        let catalogue = self.authority.catalogue();
-        let entry = catalogue.tenant(tenant.as_ref());
-        let keys = entry.map(|entry| keys_of(entry)).unwrap_or_default();
-        let principal = verify(token, tenant, Audience::ControlPlane, &keys, now())?;
-        if principal.loopback_only && !ticket.from_loopback {
-            return Err(TokenRefused::WrongAudience.into());
-        }
-        let revoked = entry.and_then(|entry| revoked::covering(entry, &principal));
-        if let Some(revoked) = revoked {
-            return Err(NoCaller::Revoked(revoked));
-        }
-        request::identify(&principal);
-        Ok(Caller { principal })
+        let outcome = ticket.presented().and_then(|token| {
+            self.verified(
+                ticket,
+                token,
+                &claimed_tenant(token)?,
+                Audience::ControlPlane,
+            )
+        });
+        self.known(outcome)
     }
 
     /// Verifies a token for calls about one tenant that may also come from who holds a right over the installation.
@@ -144,10 +165,7 @@ impl App {
         tenant: &str,
         action: Action,
     ) -> Result<Reach, Refusal> {
-        let claimed = ticket
-            .token
-            .as_deref()
-            .and_then(|token| claimed_tenant(token).ok());
+        let claimed = ticket.bearer().and_then(|token| claimed_tenant(token).ok());
         if claimed.is_some_and(|claimed| claimed.as_ref() != tenant)
             && let Ok(caller) = self.caller(ticket)
             && caller.may(action, &Resource::Cluster)
@@ -162,50 +180,58 @@ impl App {
         Ok(Reach::Tenant)
     }
 
-    fn counted(&self, outcome: Result<Caller, NoCaller>) -> Result<Caller, Refusal> {
-        outcome.map_err(|refused| {
-            self.stats.auth_rejected(refused.code());
-            match refused {
-                NoCaller::NoToken => {
-                    Refusal::unauthorized("this needs a bearer token for felix-controlplane")
-                }
-                NoCaller::Token(refused) => refused.into(),
-                NoCaller::Revoked(revoked) => Refusal::unauthorized(revoked.to_string()),
-            }
-        })
+    /// Verifies a token that a body brings, of somebody other than the caller.
+    pub(crate) fn principal_of(
+        &self,
+        ticket: &Ticket,
+        tenant: &TenantId,
+        audience: Audience,
+    ) -> Result<Principal, Refusal> {
+        let presented = ticket.presented();
+        let outcome = presented.and_then(|token| self.verified(ticket, token, tenant, audience));
+        self.counted(outcome)
     }
-}
 
-/// How far a right reaches that somebody holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// One tenant.
-    Tenant,
-    /// Every tenant.
-    Installation,
-}
-
-/// Why nobody is known behind a request.
-enum NoCaller {
-    NoToken,
-    Token(TokenRefused),
-    Revoked(RevokedBy),
-}
-
-impl NoCaller {
-    /// The name under which it is counted.
-    const fn code(&self) -> &'static str {
-        match self {
-            Self::NoToken => "token_missing",
-            Self::Token(refused) => refused.code(),
-            Self::Revoked(_) => "revoked",
+    fn verified(
+        &self,
+        ticket: &Ticket,
+        token: &str,
+        tenant: &TenantId,
+        audience: Audience,
+    ) -> Result<Principal, Unknown> {
+        let catalogue = self.authority.catalogue();
+        let entry = catalogue.tenant(tenant.as_ref());
+        let keys = entry.map_or_else(KeySet::default, |entry| keys_of(entry));
+        let principal = verify(token, tenant, audience, &keys, now())?;
+        if principal.loopback_only && !ticket.from_loopback {
+            return Err(TokenRefused::WrongAudience.into());
+        }
+        let revoked = entry.and_then(|entry| concerning(entry, &principal).covers(&principal));
+        match revoked {
+            Some(by) => Err(Unknown::Revoked(by)),
+            None => Ok(principal),
         }
     }
-}
 
-impl From<TokenRefused> for NoCaller {
-    fn from(refused: TokenRefused) -> Self {
-        Self::Token(refused)
+    fn known(&self, outcome: Result<Principal, Unknown>) -> Result<Caller, Refusal> {
+        let principal = self.counted(outcome)?;
+        request::identify(&principal);
+        Ok(Caller { principal })
+    }
+
+    fn counted(&self, outcome: Result<Principal, Unknown>) -> Result<Principal, Refusal> {
+        outcome.map_err(|unknown| {
+            let (reason, refusal) = match unknown {
+                Unknown::Missing => (
+                    "token_missing",
+                    Refusal::unauthorized("this needs a bearer token for felix-controlplane"),
+                ),
+                Unknown::Token(refused) => (refused.code(), refused.into()),
+                Unknown::Revoked(by) => ("token_revoked", Refusal::revoked(by.to_string())),
+            };
+            self.stats.auth_rejected(reason);
+            refusal
+        })
     }
 }
 

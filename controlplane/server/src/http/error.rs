@@ -69,6 +69,26 @@ impl Refusal {
         )
     }
 
+    pub(crate) fn actor_refused(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "actor_refused", message)
+    }
+
+    pub(crate) fn revoked(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "revoked", message)
+    }
+
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
+    }
+
+    pub(crate) fn too_many_attempts() -> Self {
+        Self::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too_many_attempts",
+            "too many failed attempts from this address; try again in a second",
+        )
+    }
+
     pub(crate) fn not_ready(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", message)
     }
@@ -150,6 +170,11 @@ impl IntoResponse for Refusal {
         };
         let mut response = (self.status, Json(body)).into_response();
         response.extensions_mut().insert(Code(self.code));
+        if self.status == StatusCode::TOO_MANY_REQUESTS {
+            let second = axum::http::HeaderValue::from_static("1");
+            let name = axum::http::header::RETRY_AFTER;
+            response.headers_mut().insert(name, second);
+        }
         if self.status == StatusCode::UNAUTHORIZED {
             let scheme = axum::http::HeaderValue::from_static("Bearer");
             response

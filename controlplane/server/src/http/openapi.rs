@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use utoipa::{OpenApi, ToSchema};
 
 use super::{
-    audit, caches, consistency, feeds, keys, namespaces, nodes, quotas, rbac, resources,
-    revocations, streams, system, tenants,
+    audit, caches, consistency, feeds, issuers, keys, namespaces, nodes, quotas, rbac, resources,
+    revocations, service_accounts, sessions, streams, system, tenants, tokens,
 };
 
 /// The form of a key set document, for the document's sake.
@@ -103,6 +103,24 @@ pub(crate) struct JwkDocument {
         rbac::groupings,
         rbac::add_grouping,
         rbac::remove_grouping,
+        tokens::exchange,
+        tokens::refresh,
+        tokens::revoke,
+        tokens::delegate,
+        issuers::list,
+        issuers::set,
+        issuers::remove,
+        service_accounts::list,
+        service_accounts::create,
+        service_accounts::get,
+        service_accounts::update,
+        service_accounts::delete,
+        service_accounts::keys,
+        service_accounts::add_key,
+        service_accounts::remove_key,
+        sessions::list,
+        sessions::end,
+        sessions::principals,
         feeds::catalogue_snapshot,
         feeds::catalogue_changes,
         feeds::tenants_snapshot,

@@ -167,6 +167,7 @@ fn write_some(config: &Config) -> Vec<Bytes> {
         },
         policies: vec![],
         groupings: vec![],
+        issuers: vec![],
     };
     block_on(authority.submit_with_key(command, &tenant, &key)).unwrap();
     for name in ["a", "b", "c", "d"] {

@@ -84,7 +84,7 @@ async fn a_token_minted_before_its_principal_was_revoked_is_refused_here_too() {
         (201, &json!("lost laptop"))
     );
     let refused = world.call("GET", NAMESPACES, &victim, None).await;
-    assert_eq!((refused.status, refused.code()), (401, "unauthorized"));
+    assert_eq!((refused.status, refused.code()), (401, "revoked"));
     assert!(works(&world, &other).await);
     let listed = world.get(REVOCATIONS).await.body;
     let ours = |one: &&serde_json::Value| one["id"] == "p:v" && one["kind"] == "principal";
