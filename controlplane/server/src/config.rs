@@ -261,7 +261,7 @@ impl Config {
             // Read once by itself, because this reader knows lines.
             toml::from_str::<Self>(&text).map_err(|error| ConfigRefused::Line {
                 file: file.to_owned(),
-                detail: error.to_string(),
+                detail: detail(&text, &error),
             })?;
             figment = figment.merge(Toml::string(&text));
         }
@@ -409,6 +409,13 @@ impl Config {
     }
 }
 
+/// Where a file is not understood, and why. The line itself is not repeated: it may hold a secret.
+fn detail(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let line = before.unwrap_or_default().matches('\n').count() + 1;
+    format!("line {line}: {}", error.message())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -428,6 +435,19 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(refused.contains("line 3"), "{refused}");
+    }
+
+    #[test]
+    fn a_line_that_is_not_understood_is_not_repeated() {
+        for text in [
+            "region_id = \"eu\"\npostgres_url = postgres://felix:hush@db/felix\n",
+            "region_id = \"eu\"\npostgres_url = \"postgres://felix:hush@db/felix\n",
+            "region_id = \"eu\"\npostgres_urll = \"postgres://felix:hush@db/felix\"\n",
+        ] {
+            let refused = load(text).unwrap_err().to_string();
+            assert!(refused.contains("line 2"), "{refused}");
+            assert!(!refused.contains("hush"), "{refused}");
+        }
     }
 
     #[test]
