@@ -8,7 +8,6 @@ use tokio_util::sync::CancellationToken;
 use crate::audit::{Index, Notebook};
 use crate::authority::Authority;
 use crate::config::Config;
-use crate::ledger::Copier;
 use crate::stats::Stats;
 
 /// Shared by all listeners of one control plane.
@@ -21,22 +20,19 @@ pub(crate) struct App {
     pub(crate) notebook: Arc<Notebook>,
     /// Where each line of an audit is.
     pub(crate) index: Arc<Index>,
-    /// What makes backups; a ledger in memory has none.
-    pub(crate) copier: Option<Arc<Copier>>,
     /// Set when the end begins; held requests are answered at once then.
     pub(crate) stopping: CancellationToken,
     draining: Arc<AtomicBool>,
 }
 
 impl App {
-    pub(crate) fn new(authority: Authority, config: Config, copier: Option<Copier>) -> Self {
+    pub(crate) fn new(authority: Authority, config: Config) -> Self {
         Self {
             authority,
             config: Arc::new(config),
             stats: Arc::default(),
             notebook: Arc::default(),
             index: Arc::default(),
-            copier: copier.map(Arc::new),
             stopping: CancellationToken::new(),
             draining: Arc::default(),
         }

@@ -9,6 +9,7 @@ use figment::Figment;
 use figment::providers::{Env, Format, Serialized, Toml};
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::ledger::Address;
 use crate::limits::TOKEN_SECONDS;
 
 /// Everything an operator can decide about a control plane. Later wins: defaults, the file, the environment, flags.
@@ -20,6 +21,14 @@ use crate::limits::TOKEN_SECONDS;
 pub struct Config {
     /// Where the ledger and the private keys live. Only this process's user may read it.
     pub data_dir: PathBuf,
+    /// Where the catalogue is kept: `disk`, `postgres`, or `memory`, which forgets. Unset, it is `postgres` when there is a
+    /// `postgres_url`, and `disk` otherwise.
+    pub storage_backend: Option<StorageBackend>,
+    /// The database of a ledger in PostgreSQL, as `postgres://user:password@host:5432/database`; several hosts are
+    /// divided by commas.
+    pub postgres_url: Secret,
+    /// A file that holds it instead.
+    pub postgres_url_file: Option<PathBuf>,
     /// The cluster this control plane belongs to. A data directory of another one is refused.
     pub cluster_id: ClusterId,
     /// Where the API listens (HTTP).
@@ -50,6 +59,28 @@ pub struct Config {
     pub shutdown_predrain_ms: u64,
     /// How logs are written: `text`, `json`, or `auto`, which is text on a terminal.
     pub log_format: LogFormat,
+}
+
+/// Kinds of ledgers that keep the catalogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum StorageBackend {
+    /// On the disk of this machine, by one process.
+    Disk,
+    /// In a PostgreSQL database, by any number of processes.
+    Postgres,
+    /// Nowhere: everything is forgotten when the process ends.
+    Memory,
+}
+
+impl fmt::Display for StorageBackend {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Disk => "disk",
+            Self::Postgres => "postgres",
+            Self::Memory => "memory",
+        })
+    }
 }
 
 /// How logs are written.
@@ -103,6 +134,9 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             data_dir: PathBuf::from("/var/lib/felix-controlplane"),
+            storage_backend: None,
+            postgres_url: Secret::default(),
+            postgres_url_file: None,
             cluster_id: default_cluster(),
             bind: loopback(8443),
             metrics_bind: loopback(8080),
@@ -203,7 +237,7 @@ impl Config {
             .merge(Serialized::globals(flags))
             .extract()
             .map_err(|error| ConfigRefused::Value(error.to_string()))?;
-        config.read_token_file()?;
+        config.read_files()?;
         config.check()?;
         Ok(config)
     }
@@ -214,15 +248,30 @@ impl Config {
         toml::to_string_pretty(self).unwrap_or_default()
     }
 
-    fn read_token_file(&mut self) -> Result<(), ConfigRefused> {
-        let Some(file) = &self.bootstrap_token_file else {
-            return Ok(());
+    /// The kind of ledger that keeps the catalogue.
+    #[must_use]
+    pub fn backend(&self) -> StorageBackend {
+        let inferred = match self.postgres_url.is_empty() {
+            true => StorageBackend::Disk,
+            false => StorageBackend::Postgres,
         };
-        let text = std::fs::read_to_string(file).map_err(|error| ConfigRefused::Unreadable {
-            file: file.clone(),
-            detail: error.to_string(),
-        })?;
-        self.bootstrap_token = Secret(text.trim().to_owned());
+        self.storage_backend.unwrap_or(inferred)
+    }
+
+    fn read_files(&mut self) -> Result<(), ConfigRefused> {
+        let secrets = [
+            (&self.bootstrap_token_file, &mut self.bootstrap_token),
+            (&self.postgres_url_file, &mut self.postgres_url),
+        ];
+        for (file, secret) in secrets {
+            let Some(file) = file else { continue };
+            let text =
+                std::fs::read_to_string(file).map_err(|error| ConfigRefused::Unreadable {
+                    file: file.clone(),
+                    detail: error.to_string(),
+                })?;
+            *secret = Secret(text.trim().to_owned());
+        }
         Ok(())
     }
 
@@ -238,6 +287,16 @@ impl Config {
                  allow_plain_http = true if something in front of it encrypts",
                 self.bind
             )));
+        }
+        if self.backend() == StorageBackend::Postgres && self.postgres_url.is_empty() {
+            return contradiction(
+                "storage_backend = \"postgres\" needs postgres_url_file (or postgres_url)",
+            );
+        }
+        if !self.postgres_url.is_empty()
+            && let Err(refused) = Address::parse(&self.postgres_url)
+        {
+            return contradiction(&refused.to_string());
         }
         if self.bootstrap_enabled && self.bootstrap_token.is_empty() {
             return contradiction(
@@ -298,6 +357,7 @@ mod tests {
     fn the_printed_configuration_reads_back_and_shows_no_secret() {
         let config = Config {
             bootstrap_token: Secret("hush".into()),
+            postgres_url: Secret("postgres://u:hush@db/felix".into()),
             ..Config::default()
         };
         let printed = config.to_toml();
@@ -315,6 +375,8 @@ mod tests {
             "bootstrap_enabled = true\nbootstrap_token = \"x\"\nbootstrap_dev_tokens = true\n\
              bootstrap_bind_addr = \"0.0.0.0:9095\"",
             "exchange_token_ttl_seconds = 0",
+            "storage_backend = \"postgres\"",
+            "postgres_url = \"postgres://u:p@db/felix?passwrod=x\"",
         ] {
             let refused = load(text);
             assert!(
@@ -323,6 +385,18 @@ mod tests {
             );
         }
         assert!(load("bind = \"0.0.0.0:8443\"\nallow_plain_http = true").is_ok());
+    }
+
+    #[test]
+    fn the_ledger_is_on_the_disk_unless_a_database_or_another_kind_is_named() {
+        let backend = |text: &str| load(text).unwrap().backend();
+        let url = "postgres_url = \"postgres://u:p@db/felix\"\n";
+        assert_eq!(backend(""), StorageBackend::Disk);
+        assert_eq!(backend(url), StorageBackend::Postgres);
+        let disk = format!("{url}storage_backend = \"disk\"");
+        assert_eq!(backend(&disk), StorageBackend::Disk);
+        let memory = "storage_backend = \"memory\"";
+        assert_eq!(backend(memory), StorageBackend::Memory);
     }
 
     #[test]

@@ -19,11 +19,13 @@ mod history;
 mod http;
 pub mod ledger;
 pub mod limits;
+mod place;
 mod request;
 mod server;
 mod stats;
+pub mod transfer;
 mod vault;
 
 pub use authority::{Authority, StartFailed, WriteFailed};
-pub use config::{Config, ConfigRefused, LogFormat, Secret};
+pub use config::{Config, ConfigRefused, LogFormat, Secret, StorageBackend};
 pub use server::{Addresses, CallRefused, ControlPlane, RunFailed};

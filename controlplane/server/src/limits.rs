@@ -124,3 +124,9 @@ pub const AUDIT_READ_BYTES: usize = 256 * 1024;
 
 /// Lines about refused requests that the log takes in a second. More are only counted.
 pub const LOG_REFUSALS_PER_SECOND: u64 = 50;
+
+/// Bytes of the first lines of a backup's file.
+pub const BACKUP_HEAD_BYTES_MAX: u64 = 4096;
+
+/// Bytes of a record in a backup. The largest come from one request each, which is far smaller.
+pub const BACKUP_RECORD_BYTES_MAX: u32 = 64 * 1024 * 1024;

@@ -124,6 +124,13 @@ pub(super) fn read_next(
     Ok((entry, secrets))
 }
 
+/// Whether a record is one that this build understands and that follows a state, which then includes it.
+pub(crate) fn check_next(catalogue: &mut Catalogue, record: &Bytes) -> Result<(), StartFailed> {
+    let (entry, _) = read_next(catalogue, record)?;
+    catalogue.apply(&entry.event);
+    Ok(())
+}
+
 pub(super) fn read(record: &[u8]) -> Result<(Entry, Vec<Secret>), EntryRefused> {
     let written: Written = serde_json::from_slice(record)
         .map_err(|error| EntryRefused::Malformed(error.to_string()))?;

@@ -8,6 +8,7 @@ mod body;
 mod bootstrap;
 mod caches;
 mod caller;
+mod consistency;
 mod error;
 mod feeds;
 mod keys;

@@ -4,7 +4,9 @@ use axum::Json;
 use serde_json::{Value, json};
 use utoipa::{OpenApi, ToSchema};
 
-use super::{audit, caches, feeds, keys, namespaces, rbac, resources, streams, system, tenants};
+use super::{
+    audit, caches, consistency, feeds, keys, namespaces, rbac, resources, streams, system, tenants,
+};
 
 /// The form of a key set document, for the document's sake.
 #[derive(ToSchema)]
@@ -125,15 +127,28 @@ pub(crate) fn build() -> Value {
         }
     });
     let paths = document.get_mut("paths").and_then(Value::as_object_mut);
-    for operation in paths
+    for (method, operation) in paths
         .into_iter()
         .flat_map(serde_json::Map::values_mut)
         .filter_map(Value::as_object_mut)
-        .flat_map(serde_json::Map::values_mut)
+        .flatten()
     {
         let Some(operation) = operation.as_object_mut() else {
             continue;
         };
+        if method == "get" {
+            let parameters = operation
+                .entry("parameters")
+                .or_insert_with(|| json!([]))
+                .as_array_mut();
+            parameters.into_iter().for_each(|all| {
+                all.push(json!({
+                    "name": consistency::PARAMETER, "in": "query", "required": false,
+                    "schema": { "type": "string", "enum": consistency::VALUES },
+                    "description": "whether to answer with what is known here, or with the newest state there is",
+                }));
+            });
+        }
         if let Some(responses) = operation
             .get_mut("responses")
             .and_then(Value::as_object_mut)

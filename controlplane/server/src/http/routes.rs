@@ -7,8 +7,8 @@ use axum::routing::{MethodRouter, any, delete, get, patch, post};
 
 use super::error::Refusal;
 use super::{
-    audit, caches, feeds, keys, namespaces, openapi, rbac, resources, streams, system, tenants,
-    watch,
+    audit, caches, consistency, feeds, keys, namespaces, openapi, rbac, resources, streams, system,
+    tenants, watch,
 };
 use crate::app::App;
 use crate::limits::BODY_BYTES_MAX;
@@ -51,6 +51,7 @@ pub(crate) fn router(app: App) -> Router {
         .fallback(|| async { Refusal::not_found("no such path; see /v1/openapi.json") })
         .method_not_allowed_fallback(|| async { Refusal::method_not_allowed() })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(from_fn_with_state(app.clone(), consistency::confirm))
         .layer(from_fn_with_state(app.clone(), watch::api))
         .with_state(app)
 }
