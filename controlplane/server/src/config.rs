@@ -32,13 +32,17 @@ pub struct Config {
     pub postgres_url_file: Option<PathBuf>,
     /// The cluster this control plane belongs to. A data directory of another one is refused.
     pub cluster_id: ClusterId,
-    /// Where the API listens (HTTP).
+    /// Where the API listens.
     pub bind: SocketAddr,
     /// Where `/ready`, `/live` and `/metrics` listen, without authentication. Keep it private.
     pub metrics_bind: SocketAddr,
     /// Lets the API listen on an address that other machines reach although it is not encrypted. Turn it on only behind
     /// something that encrypts: tokens cross this wire.
     pub allow_plain_http: bool,
+    /// The certificate chain of the API (PEM, leaf first); it serves HTTPS then. Read again when it changes.
+    pub tls_cert: Option<PathBuf>,
+    /// The key of that certificate (PEM).
+    pub tls_key: Option<PathBuf>,
     /// The region that is reported to clients.
     pub region_id: String,
     /// Serves the bootstrap listener, which makes tenants.
@@ -53,6 +57,12 @@ pub struct Config {
     pub bootstrap_token_previous: Secret,
     /// Lets the bootstrap listener hand out tokens without an identity provider. For development.
     pub bootstrap_dev_tokens: bool,
+    /// The certificate chain of the bootstrap listener (PEM, leaf first). With its key and client authority, or none.
+    pub bootstrap_tls_cert: Option<PathBuf>,
+    /// The key of that certificate (PEM).
+    pub bootstrap_tls_key: Option<PathBuf>,
+    /// Whose certificates callers of the bootstrap listener must present, besides the token (PEM).
+    pub bootstrap_tls_client_ca: Option<PathBuf>,
     /// Life of a token in seconds.
     pub exchange_token_ttl_seconds: u64,
     /// Life of a session in seconds: how long its refresh tokens go on.
@@ -153,6 +163,8 @@ impl Default for Config {
             bind: loopback(8443),
             metrics_bind: loopback(8080),
             allow_plain_http: false,
+            tls_cert: None,
+            tls_key: None,
             region_id: "local".into(),
             bootstrap_enabled: false,
             bootstrap_bind_addr: loopback(9095),
@@ -160,6 +172,9 @@ impl Default for Config {
             bootstrap_token_file: None,
             bootstrap_token_previous: Secret::default(),
             bootstrap_dev_tokens: false,
+            bootstrap_tls_cert: None,
+            bootstrap_tls_key: None,
+            bootstrap_tls_client_ca: None,
             exchange_token_ttl_seconds: TOKEN_SECONDS,
             refresh_token_ttl_seconds: SESSION_SECONDS,
             oidc_allowed_algorithms: "ES256,RS256".into(),
@@ -221,6 +236,9 @@ const KNOWN: &[&str] = &[
     "bootstrap_token_file",
     "bootstrap_token_previous",
     "bootstrap_dev_tokens",
+    "bootstrap_tls_cert",
+    "bootstrap_tls_key",
+    "bootstrap_tls_client_ca",
     "region_id",
     "exchange_token_ttl_seconds",
     "refresh_token_ttl_seconds",
@@ -243,7 +261,7 @@ impl Config {
             // Read once by itself, because this reader knows lines.
             toml::from_str::<Self>(&text).map_err(|error| ConfigRefused::Line {
                 file: file.to_owned(),
-                detail: error.to_string(),
+                detail: detail(&text, &error),
             })?;
             figment = figment.merge(Toml::string(&text));
         }
@@ -320,13 +338,28 @@ impl Config {
     /// [`ConfigRefused::Contradiction`].
     pub fn check(&self) -> Result<(), ConfigRefused> {
         let contradiction = |text: &str| Err(ConfigRefused::Contradiction(text.to_owned()));
-        if !self.bind.ip().is_loopback() && !self.allow_plain_http {
+        if self.tls_cert.is_some() != self.tls_key.is_some() {
+            return contradiction("tls_cert and tls_key go together");
+        }
+        let encrypted = self.tls_cert.is_some();
+        if !self.bind.ip().is_loopback() && !encrypted && !self.allow_plain_http {
             return Err(ConfigRefused::Contradiction(format!(
-                "bind = {} is reachable from other machines and the API is not encrypted; set \
-                 allow_plain_http = true if something in front of it encrypts",
+                "bind = {} is reachable from other machines and the API is not encrypted; give it \
+                 tls_cert and tls_key, or set allow_plain_http = true if something in front of it \
+                 encrypts",
                 self.bind
             )));
         }
+        self.check_ledger()?;
+        self.check_bootstrap()?;
+        if !(1..=86_400).contains(&self.exchange_token_ttl_seconds) {
+            return contradiction("exchange_token_ttl_seconds must be from 1 to 86400");
+        }
+        Ok(())
+    }
+
+    fn check_ledger(&self) -> Result<(), ConfigRefused> {
+        let contradiction = |text: &str| Err(ConfigRefused::Contradiction(text.to_owned()));
         if self.backend() == StorageBackend::Postgres && self.postgres_url.is_empty() {
             return contradiction(
                 "storage_backend = \"postgres\" needs postgres_url_file (or postgres_url)",
@@ -337,6 +370,11 @@ impl Config {
         {
             return contradiction(&refused.to_string());
         }
+        Ok(())
+    }
+
+    fn check_bootstrap(&self) -> Result<(), ConfigRefused> {
+        let contradiction = |text: &str| Err(ConfigRefused::Contradiction(text.to_owned()));
         if self.bootstrap_enabled && self.bootstrap_token.is_empty() {
             return contradiction(
                 "bootstrap_enabled needs bootstrap_token_file (or bootstrap_token); \
@@ -352,8 +390,16 @@ impl Config {
                  must be a loopback address",
             );
         }
-        if !(1..=86_400).contains(&self.exchange_token_ttl_seconds) {
-            return contradiction("exchange_token_ttl_seconds must be from 1 to 86400");
+        let files = [
+            &self.bootstrap_tls_cert,
+            &self.bootstrap_tls_key,
+            &self.bootstrap_tls_client_ca,
+        ];
+        let given = files.iter().filter(|file| file.is_some()).count();
+        if given != 0 && given != files.len() {
+            return contradiction(
+                "bootstrap_tls_cert, bootstrap_tls_key and bootstrap_tls_client_ca go together",
+            );
         }
         if !(60..=366 * 86_400).contains(&self.refresh_token_ttl_seconds) {
             return contradiction("refresh_token_ttl_seconds must be from 60 to 31622400");
@@ -361,6 +407,13 @@ impl Config {
         self.oidc_algorithms()?;
         Ok(())
     }
+}
+
+/// Where a file is not understood, and why. The line itself is not repeated: it may hold a secret.
+fn detail(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let line = before.unwrap_or_default().matches('\n').count() + 1;
+    format!("line {line}: {}", error.message())
 }
 
 #[cfg(test)]
@@ -382,6 +435,19 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(refused.contains("line 3"), "{refused}");
+    }
+
+    #[test]
+    fn a_line_that_is_not_understood_is_not_repeated() {
+        for text in [
+            "region_id = \"eu\"\npostgres_url = postgres://felix:hush@db/felix\n",
+            "region_id = \"eu\"\npostgres_url = \"postgres://felix:hush@db/felix\n",
+            "region_id = \"eu\"\npostgres_urll = \"postgres://felix:hush@db/felix\"\n",
+        ] {
+            let refused = load(text).unwrap_err().to_string();
+            assert!(refused.contains("line 2"), "{refused}");
+            assert!(!refused.contains("hush"), "{refused}");
+        }
     }
 
     #[test]
@@ -418,11 +484,13 @@ mod tests {
             "bootstrap_enabled = true\nbootstrap_token = \"x\"\nbootstrap_dev_tokens = true\n\
              bootstrap_bind_addr = \"0.0.0.0:9095\"",
             "exchange_token_ttl_seconds = 0",
+            "tls_cert = \"a\"",
+            "bootstrap_tls_cert = \"a\"\nbootstrap_tls_key = \"b\"",
+            "storage_backend = \"postgres\"",
+            "postgres_url = \"postgres://u:p@db/felix?passwrod=x\"",
             "refresh_token_ttl_seconds = 0",
             "oidc_allowed_algorithms = \"HS256\"",
             "oidc_allowed_algorithms = \"\"",
-            "storage_backend = \"postgres\"",
-            "postgres_url = \"postgres://u:p@db/felix?passwrod=x\"",
         ] {
             let refused = load(text);
             assert!(
@@ -431,6 +499,7 @@ mod tests {
             );
         }
         assert!(load("bind = \"0.0.0.0:8443\"\nallow_plain_http = true").is_ok());
+        assert!(load("bind = \"0.0.0.0:8443\"\ntls_cert = \"a\"\ntls_key = \"b\"").is_ok());
     }
 
     #[test]

@@ -15,7 +15,9 @@ mod audit;
 mod authority;
 mod clock;
 mod config;
+mod door;
 mod history;
+mod housekeeping;
 mod http;
 pub mod ledger;
 pub mod limits;
@@ -30,4 +32,5 @@ mod vault;
 
 pub use authority::{Authority, StartFailed, WriteFailed};
 pub use config::{Config, ConfigRefused, LogFormat, Secret, StorageBackend};
+pub use door::TlsRefused;
 pub use server::{Addresses, CallRefused, ControlPlane, RunFailed};

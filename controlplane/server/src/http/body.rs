@@ -9,6 +9,7 @@ use felix_model::BadName;
 use serde::de::DeserializeOwned;
 
 use super::error::Refusal;
+use crate::limits::BODY_TIME;
 
 /// The bytes of a body. They are read as JSON only by [`Raw::read`], so that a stranger's nonsense is refused for being
 /// a stranger's.
@@ -18,8 +19,10 @@ impl<S: Send + Sync> FromRequest<S> for Raw {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
-        Bytes::from_request(request, state)
+        let read = Bytes::from_request(request, state);
+        tokio::time::timeout(BODY_TIME, read)
             .await
+            .map_err(|_| Refusal::too_slow())?
             .map(Self)
             .map_err(|rejection| match rejection.status() {
                 StatusCode::PAYLOAD_TOO_LARGE => Refusal::too_large(rejection.body_text()),

@@ -7,16 +7,19 @@
 )]
 
 mod accounts;
+mod audit;
 mod bootstrap;
 mod common;
 mod delegate;
 mod durability;
+mod emergency;
 mod exchange;
 mod follow;
 mod http;
 #[path = "../../../../auth/tests/oidc/idp.rs"]
 mod idp;
 mod login;
+mod quotas;
 mod refresh;
 mod rights;
 mod strangers;
