@@ -13,5 +13,6 @@ mod durability;
 mod emergency;
 mod follow;
 mod http;
+mod listings;
 mod quotas;
 mod rights;
