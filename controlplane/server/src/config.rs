@@ -261,7 +261,7 @@ impl Config {
             // Read once by itself, because this reader knows lines.
             toml::from_str::<Self>(&text).map_err(|error| ConfigRefused::Line {
                 file: file.to_owned(),
-                detail: error.to_string(),
+                detail: detail(&text, &error),
             })?;
             figment = figment.merge(Toml::string(&text));
         }
@@ -407,6 +407,13 @@ impl Config {
         self.oidc_algorithms()?;
         Ok(())
     }
+}
+
+/// Where a file is not understood, and why. The line itself is not repeated: it may hold a secret.
+fn detail(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let line = before.unwrap_or_default().matches('\n').count() + 1;
+    format!("line {line}: {}", error.message())
 }
 
 #[cfg(test)]

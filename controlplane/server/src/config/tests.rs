@@ -20,6 +20,19 @@ fn a_value_of_the_wrong_kind_is_refused_with_its_line() {
 }
 
 #[test]
+fn a_line_that_is_not_understood_is_not_repeated() {
+    for text in [
+        "region_id = \"eu\"\npostgres_url = postgres://felix:hush@db/felix\n",
+        "region_id = \"eu\"\npostgres_url = \"postgres://felix:hush@db/felix\n",
+        "region_id = \"eu\"\npostgres_urll = \"postgres://felix:hush@db/felix\"\n",
+    ] {
+        let refused = load(text).unwrap_err().to_string();
+        assert!(refused.contains("line 2"), "{refused}");
+        assert!(!refused.contains("hush"), "{refused}");
+    }
+}
+
+#[test]
 fn flags_win_over_the_file_and_the_file_over_the_defaults() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("config.toml");

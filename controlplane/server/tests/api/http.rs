@@ -420,26 +420,6 @@ async fn system_routes_need_no_token() {
 }
 
 #[tokio::test]
-async fn what_comes_with_a_later_version_is_told_apart_from_what_does_not_exist() {
-    let world = World::new().await;
-    for rest in [
-        "token/exchange",
-        "token/refresh",
-        "token/delegate",
-        "idp-issuers",
-    ] {
-        let answer = world
-            .post(&format!("/v1/tenants/acme/{rest}"), &json!({}))
-            .await;
-        assert_eq!(
-            (answer.status, answer.code()),
-            (404, "not_enabled"),
-            "{rest}"
-        );
-    }
-}
-
-#[tokio::test]
 async fn metrics_count_what_was_refused_and_never_name_a_tenant() {
     let world = World::new().await;
     world.call("GET", STREAMS, "junk", None).await;
