@@ -1,13 +1,14 @@
 //! What every handler may use.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::{Index, Notebook};
 use crate::authority::Authority;
 use crate::config::Config;
+use crate::ledger::raft::Core;
 use crate::stats::Stats;
 
 /// Shared by all listeners of one control plane.
@@ -20,6 +21,8 @@ pub(crate) struct App {
     pub(crate) notebook: Arc<Notebook>,
     /// Where each line of an audit is.
     pub(crate) index: Arc<Index>,
+    /// The member of a raft ledger that this process is. Weak, because the ledger must be able to end.
+    pub(crate) member: Option<Weak<Core>>,
     /// Set when the end begins; held requests are answered at once then.
     pub(crate) stopping: CancellationToken,
     draining: Arc<AtomicBool>,
@@ -33,9 +36,15 @@ impl App {
             stats: Arc::default(),
             notebook: Arc::default(),
             index: Arc::default(),
+            member: None,
             stopping: CancellationToken::new(),
             draining: Arc::default(),
         }
+    }
+
+    pub(crate) fn with_member(self, member: Option<Arc<Core>>) -> Self {
+        let member = member.as_ref().map(Arc::downgrade);
+        Self { member, ..self }
     }
 
     /// Lets go of everything else.

@@ -20,6 +20,7 @@ mod http;
 pub mod ledger;
 pub mod limits;
 mod place;
+mod raft_config;
 mod request;
 mod server;
 mod stats;
@@ -27,5 +28,5 @@ pub mod transfer;
 mod vault;
 
 pub use authority::{Authority, StartFailed, WriteFailed};
-pub use config::{Config, ConfigRefused, LogFormat, Secret, StorageBackend};
+pub use config::{Config, ConfigRefused, LogFormat, RaftState, Secret, StorageBackend};
 pub use server::{Addresses, CallRefused, ControlPlane, RunFailed};

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -16,6 +17,7 @@ use crate::app::App;
 use crate::authority::{Authority, StartFailed};
 use crate::config::{Config, ConfigRefused, StorageBackend};
 use crate::http;
+use crate::ledger::raft::{Core, RaftRefused};
 use crate::ledger::{AddressRefused, MemoryLedger, OpenFailed, PostgresRefused};
 use crate::limits::DRAIN_TIME;
 use crate::place;
@@ -46,6 +48,9 @@ pub enum RunFailed {
     /// The ledger in a database cannot be opened.
     #[error(transparent)]
     Postgres(#[from] PostgresRefused),
+    /// The raft ledger cannot be opened.
+    #[error(transparent)]
+    Raft(#[from] RaftRefused),
     /// The ledger cannot be read.
     #[error(transparent)]
     State(#[from] StartFailed),
@@ -117,13 +122,13 @@ impl ControlPlane {
         }
         let opening = config.clone();
         // Opening reads and checks the whole ledger, which is too much to do on a runtime thread.
-        let authority = tokio::task::spawn_blocking(move || {
-            let ledger = place::open(&opening, kind)?;
-            Ok::<_, RunFailed>(Authority::start(ledger)?)
+        let (authority, member) = tokio::task::spawn_blocking(move || {
+            let (ledger, member) = place::open_with_member(&opening, kind)?;
+            Ok::<_, RunFailed>((Authority::start(ledger)?, member))
         })
         .await
         .map_err(|error| StartFailed::Thread(error.to_string()))??;
-        Self::serve(config, authority).await
+        Self::serve(config, authority, member).await
     }
 
     /// As [`ControlPlane::start`], but keeps nothing: everything is forgotten when it ends, and `data_dir` is not used.
@@ -133,11 +138,15 @@ impl ControlPlane {
     pub async fn start_ephemeral(config: Config) -> Result<Self, RunFailed> {
         config.check()?;
         let authority = Authority::start(Box::new(MemoryLedger::new()))?;
-        Self::serve(config, authority).await
+        Self::serve(config, authority, None).await
     }
 
-    async fn serve(config: Config, authority: Authority) -> Result<Self, RunFailed> {
-        let app = App::new(authority, config);
+    async fn serve(
+        config: Config,
+        authority: Authority,
+        member: Option<Arc<Core>>,
+    ) -> Result<Self, RunFailed> {
+        let app = App::new(authority, config).with_member(member);
         let api = listen(app.config.bind, "the API").await?;
         let metrics = listen(app.config.metrics_bind, "metrics").await?;
         let bootstrap = match app.config.bootstrap_enabled {

@@ -12,6 +12,7 @@ mod consistency;
 mod error;
 mod feeds;
 mod keys;
+mod members;
 mod namespaces;
 mod openapi;
 mod page;

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use utoipa::{OpenApi, ToSchema};
 
 use super::{
-    audit, caches, consistency, feeds, keys, namespaces, rbac, resources, streams, system, tenants,
+    audit, caches, consistency, feeds, keys, members, namespaces, rbac, resources, streams, system,
+    tenants,
 };
 
 /// The form of a key set document, for the document's sake.
@@ -56,6 +57,9 @@ pub(crate) struct JwkDocument {
         system::ready,
         system::health,
         system::backup,
+        members::list,
+        members::add,
+        members::remove,
         system::regions,
         system::region,
         audit::of_cluster,
