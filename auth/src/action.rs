@@ -66,6 +66,12 @@ actions! {
     NodeManage = "node.manage",
     /// Act for another principal.
     TokenDelegate = "token.delegate",
+    /// Read what was done by whom.
+    AuditView = "audit.view",
+    /// List and end sessions, and revoke.
+    SessionManage = "session.manage",
+    /// Set quotas.
+    QuotaManage = "quota.manage",
 }
 
 impl Action {
@@ -93,7 +99,10 @@ impl Action {
             | Self::RbacAssignmentManage
             | Self::NodeView
             | Self::NodeManage
-            | Self::TokenDelegate => &[],
+            | Self::TokenDelegate
+            | Self::AuditView
+            | Self::SessionManage
+            | Self::QuotaManage => &[],
         }
     }
 

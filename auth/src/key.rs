@@ -5,7 +5,8 @@ use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey};
+use ed25519_dalek::VerifyingKey;
+use jsonwebtoken::{Algorithm, EncodingKey};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -176,7 +177,7 @@ pub struct Jwks {
 /// Every key has its one algorithm, Ed25519; a token's header can only name a key, never choose how it is used. The
 /// empty set refuses every token, in the words used for an unknown key.
 #[derive(Clone, Default)]
-pub struct KeySet(BTreeMap<String, DecodingKey>);
+pub struct KeySet(BTreeMap<String, VerifyingKey>);
 
 impl KeySet {
     /// Prepares keys for use. A key that is no Ed25519 key is left out, and of two with one id the first stays.
@@ -184,9 +185,12 @@ impl KeySet {
     pub fn new<'a>(keys: impl IntoIterator<Item = &'a PublicKey>) -> Self {
         let mut set = BTreeMap::new();
         for key in keys {
-            if let Ok(bytes) = decode(&key.x) {
-                set.entry(key.kid.clone())
-                    .or_insert_with(|| DecodingKey::from_ed_der(&bytes));
+            // The point is unpacked here, once, and not at every token.
+            if let Ok(bytes) = decode(&key.x)
+                && let Ok(point) = VerifyingKey::from_bytes(&bytes)
+                && !point.is_weak()
+            {
+                set.entry(key.kid.clone()).or_insert(point);
             }
         }
         Self(set)
@@ -216,7 +220,7 @@ impl KeySet {
         self.0.is_empty()
     }
 
-    pub(crate) fn get(&self, kid: &str) -> Option<&DecodingKey> {
+    pub(crate) fn get(&self, kid: &str) -> Option<&VerifyingKey> {
         self.0.get(kid)
     }
 }

@@ -58,6 +58,12 @@ impl Permissions {
         )
     }
 
+    /// The tenant the grants act in.
+    #[must_use]
+    pub fn tenant(&self) -> &str {
+        &self.tenant
+    }
+
     /// The grants that were understood and are over the own tenant, the cluster or a node. Sorted, without repeats.
     #[must_use]
     pub fn grants(&self) -> &[Permission] {

@@ -14,6 +14,7 @@ use std::fmt;
 
 use crate::resource::Resource;
 
+mod concrete;
 mod parse;
 
 pub use parse::BadObject;

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use felix_auth::{
     Action, Audience, Claims, KeySet, LEEWAY_SECONDS, LIFETIME_SECONDS_MAX, Resource, SigningKey,
-    TOKEN_BYTES_MAX, TokenRefused, claimed_tenant, mint, verify,
+    TOKEN_BYTES_MAX, TokenRefused, claimed_tenant, issuer_digest, mint, verify,
 };
 use felix_model::{TenantId, TimeMs};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
@@ -118,8 +118,75 @@ fn forged_claims_are_refused_each_for_its_own_reason() {
         missing("perms"),
     );
     check(|body| body["act"] = json!("p:bob"), missing("act"));
+    check(|body| body["act"] = Value::Null, missing("act"));
+    check(|body| body["may_act"] = json!({}), missing("may_act"));
+    check(|body| body["sid"] = json!(7), missing("sid"));
+    check(|body| body["jti"] = json!(""), missing("jti"));
+    check(|body| body["roles"] = json!("role:x"), missing("roles"));
+    check(|body| body["idp"] = json!([]), missing("idp"));
+    check(|body| body["nbf"] = Value::Null, missing("nbf"));
     check(|body| body["loopback"] = json!("no"), missing("loopback"));
     check(|body| *body = json!([]), TokenRefused::Malformed);
+}
+
+#[test]
+fn what_a_token_says_of_its_origin_is_in_the_principal() {
+    let world = World::new();
+    let mut full = claims();
+    full.actor = Some("p:gateway".into());
+    full.may_act = Some("p:gateway".into());
+    full.session = Some("s1".into());
+    full.token_id = Some("j1".into());
+    full.roles = vec!["role:writer".into()];
+    full.idp = Some(issuer_digest("https://login.example.com"));
+    let principal = world.verify(&mint(&world.key, &full).unwrap()).unwrap();
+    assert_eq!(principal.actor.as_deref(), Some("p:gateway"));
+    assert_eq!(principal.may_act.as_deref(), Some("p:gateway"));
+    assert_eq!(principal.session.as_deref(), Some("s1"));
+    assert_eq!(principal.token_id.as_deref(), Some("j1"));
+    assert_eq!(&*principal.roles, ["role:writer".into()]);
+    assert_eq!(principal.idp.as_deref(), Some("4b246bc1a12459de"));
+    let bare = world.verify(&mint(&world.key, &claims()).unwrap()).unwrap();
+    assert!(bare.session.is_none() && bare.may_act.is_none() && bare.roles.is_empty());
+}
+
+#[test]
+fn a_token_of_another_type_is_refused() {
+    let world = World::new();
+    for typ in [
+        "logout+jwt",
+        "dpop+jwt",
+        "secevent+jwt",
+        "token-introspection+jwt",
+        "",
+    ] {
+        let mut header = world.header();
+        header.typ = Some(typ.into());
+        let refused = world.verify(&world.sign(&header, &body())).unwrap_err();
+        assert_eq!(refused, TokenRefused::WrongType, "{typ}");
+    }
+    for typ in [
+        None,
+        Some("JWT"),
+        Some("jwt"),
+        Some("at+jwt"),
+        Some("application/at+jwt"),
+    ] {
+        let mut header = world.header();
+        header.typ = typ.map(str::to_owned);
+        assert!(
+            world.verify(&world.sign(&header, &body())).is_ok(),
+            "{typ:?}"
+        );
+    }
+}
+
+#[test]
+fn a_claim_written_twice_is_refused() {
+    let world = World::new();
+    let twice = body().to_string().replacen('{', r#"{"sub":"p:root","#, 1);
+    let refused = world.verify(&world.sign_text(&twice)).unwrap_err();
+    assert_eq!(refused, TokenRefused::Malformed);
 }
 
 #[test]
@@ -425,6 +492,24 @@ impl World {
         jsonwebtoken::encode(header, body, &EncodingKey::from_ed_der(&document)).unwrap()
     }
 
+    /// Signs a body exactly as it is written.
+    fn sign_text(&self, body: &str) -> String {
+        use ed25519_dalek::Signer;
+        let seed: [u8; 32] = URL_SAFE_NO_PAD
+            .decode(self.key.to_secret())
+            .unwrap()
+            .try_into()
+            .unwrap();
+        let header = json!({"alg": "EdDSA", "kid": self.key.kid()}).to_string();
+        let signed = format!(
+            "{}.{}",
+            URL_SAFE_NO_PAD.encode(header),
+            URL_SAFE_NO_PAD.encode(body)
+        );
+        let signature = ed25519_dalek::SigningKey::from_bytes(&seed).sign(signed.as_bytes());
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature.to_bytes()))
+    }
+
     /// A token with a header and a signature that no library would write.
     #[expect(clippy::unused_self, reason = "it reads as the world's like the rest")]
     fn raw(&self, header: &Value, signature: &str) -> String {
@@ -446,16 +531,13 @@ fn body() -> Value {
 }
 
 fn claims() -> Claims {
-    Claims {
-        tenant: tenant("t"),
-        subject: "p:alice".into(),
-        audience: Audience::Broker,
-        issued_at: NOW,
-        expires_at: NOW + 900,
-        permissions: vec!["stream.publish:stream:t/ns/*".parse().unwrap()],
-        actor: None,
-        loopback_only: false,
-    }
+    Claims::new(
+        tenant("t"),
+        "p:alice".into(),
+        Audience::Broker,
+        (NOW, 900),
+        vec!["stream.publish:stream:t/ns/*".parse().unwrap()],
+    )
 }
 
 fn tenant(name: &str) -> TenantId {

@@ -39,6 +39,8 @@ class Node:
     controlplane_url: str
     controlplane_token: str
     bootstrap_url: str
+    kafka_bootstrap: str = ""
+    pid: int = 0
     tenants: dict[str, str] = field(default_factory=dict)
 
     def create_stream(self, *, name: str | None = None, tenant: str = "dev", **settings) -> str:
@@ -118,7 +120,7 @@ def start(quota: str | None = None) -> Iterator[Node]:
         with running(directory, [*command, "--port-base", "0"], environment) as process:
             fields = wait_for(process, lambda: json.loads(ready.read_text()))
             known = {key: fields[key] for key in Node.__dataclass_fields__ if key in fields}
-            yield Node(secret_file=directory / "node" / "bootstrap.secret", **known)
+            yield Node(secret_file=directory / "node" / "bootstrap.secret", pid=process.pid, **known)
 
 
 @contextlib.contextmanager

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use felix_auth::{KeySet, PublicKey};
+use felix_auth::{KeySet, PublicKey, Revocation, Revocations, RevokedKind};
 use felix_controlplane_client::Follower;
 use felix_engine::Overflow;
 use felix_journal::{RetentionPolicy, SyncMode};
 use felix_meta::{CacheRecord, Catalogue, StreamRecord, TenantEntry};
 use felix_model::{StreamId, TenantId};
 
+use crate::conn::standing::{Holder, Revoked};
 use crate::limits::{UNKNOWN_NAME_TTL, UNKNOWN_NAMES_MAX};
 use crate::shards::{Kind, StreamSpec};
 
@@ -25,11 +26,16 @@ pub(crate) struct Names {
     unknown: Mutex<HashMap<String, Instant>>,
     /// Key sets as they were made from a tenant's entry.
     keys: Mutex<HashMap<TenantId, MadeKeys>>,
+    /// What was revoked, as it was made from a tenant's entry.
+    revoked: Mutex<HashMap<TenantId, MadeRevocations>>,
     caught_up: Mutex<Option<Instant>>,
 }
 
 /// A key set, and the entry it was made from.
 type MadeKeys = (Arc<TenantEntry>, Arc<KeySet>);
+
+/// The revocations, and the entry they were made from.
+type MadeRevocations = (Arc<TenantEntry>, Arc<Revocations>);
 
 impl Names {
     pub(crate) fn new(follower: Follower) -> Self {
@@ -37,6 +43,7 @@ impl Names {
             follower,
             unknown: Mutex::default(),
             keys: Mutex::default(),
+            revoked: Mutex::default(),
             caught_up: Mutex::default(),
         }
     }
@@ -75,6 +82,40 @@ impl Names {
         keys
     }
 
+    /// What of that which a token rests on is gone, as the catalogue held here has it.
+    pub(crate) fn revoked(&self, holder: &Holder) -> Option<Revoked> {
+        let catalogue = self.catalogue();
+        let Some(entry) = catalogue.tenant(holder.principal.tenant.as_str()) else {
+            return Some(Revoked::Tenant);
+        };
+        if !entry.keys.iter().any(|key| *key.kid == *holder.key) {
+            return Some(Revoked::Key);
+        }
+        let covered = self.revocations(&holder.principal.tenant, entry);
+        let covered = covered.covers(&holder.principal);
+        covered.map(|by| Revoked::Named(by.kind))
+    }
+
+    /// What of a tenant was revoked, compiled once for every change of it.
+    fn revocations(&self, tenant: &TenantId, entry: &Arc<TenantEntry>) -> Arc<Revocations> {
+        let mut known = lock(&self.revoked);
+        if let Some((made_from, revocations)) = known.get(tenant)
+            && (Arc::ptr_eq(made_from, entry) || made_from.revocations == entry.revocations)
+        {
+            return Arc::clone(revocations);
+        }
+        let records = entry.revocations.iter().map(|record| Revocation {
+            kind: kind(record.kind),
+            id: &record.id,
+            not_before_ms: record.not_before_ms,
+        });
+        let made = Arc::new(Revocations::new(records));
+        let catalogue = self.catalogue();
+        known.retain(|tenant, _| catalogue.tenant(tenant.as_str()).is_some());
+        known.insert(tenant.clone(), (Arc::clone(entry), Arc::clone(&made)));
+        made
+    }
+
     /// Asks the control plane for what is new, at most once a second however often it is called. `true` when it was
     /// asked now.
     pub(crate) async fn catch_up(&self) -> bool {
@@ -97,7 +138,7 @@ impl Names {
                     id.namespace.as_str(),
                     id.stream.as_str(),
                 )
-                .map(|record| spec(record))
+                .map(|record| spec(record, catalogue))
         })
         .await
     }
@@ -152,13 +193,31 @@ impl Names {
     }
 }
 
+/// The same kind as the verifier of tokens has it.
+fn kind(kind: felix_meta::RevokedKind) -> RevokedKind {
+    match kind {
+        felix_meta::RevokedKind::Principal => RevokedKind::Principal,
+        felix_meta::RevokedKind::Session => RevokedKind::Session,
+        felix_meta::RevokedKind::Token => RevokedKind::Token,
+        felix_meta::RevokedKind::Role => RevokedKind::Role,
+        felix_meta::RevokedKind::Issuer => RevokedKind::Issuer,
+        felix_meta::RevokedKind::Tenant => RevokedKind::Tenant,
+    }
+}
+
 /// What serving a stream needs to know of it.
-pub(crate) fn spec(record: &StreamRecord) -> StreamSpec {
+pub(crate) fn spec(record: &StreamRecord, catalogue: &Catalogue) -> StreamSpec {
+    let (tenant, namespace) = (record.tenant_id.as_str(), record.namespace.as_str());
+    let quota = catalogue.effective(tenant, Some(namespace), None);
+    let max_bytes = [
+        record.retention.max_size_bytes,
+        quota.stream_retention_bytes,
+    ];
     let kind = if record.durable {
         Kind::Durable {
             sync: sync_mode(record.sync),
             retention: RetentionPolicy {
-                max_bytes: record.retention.max_size_bytes,
+                max_bytes: max_bytes.into_iter().flatten().min(),
                 max_age_ms: record
                     .retention
                     .max_age_seconds

@@ -1,6 +1,7 @@
 //! The control plane over HTTP: requests with the token in force, its refusals as [`Failure`]s.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{HeaderName, HeaderValue};
@@ -8,7 +9,9 @@ use reqwest::{Client, Method, StatusCode};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::credentials::Source;
 use crate::exit::{Exit, Failure};
+use crate::secret::Secret;
 use crate::trust;
 
 /// Items asked for in one page of a listing.
@@ -27,7 +30,8 @@ const BUSY_WAITS: [Duration; 3] = [
 pub struct Api {
     http: Client,
     url: String,
-    token: Option<String>,
+    token: Option<Secret>,
+    renewal: Option<Arc<Source>>,
     header: Option<(HeaderName, HeaderValue)>,
     who: &'static str,
 }
@@ -57,7 +61,7 @@ impl Api {
     /// When the address is none that can be spoken to.
     pub fn new(
         url: &str,
-        token: Option<String>,
+        token: Option<Secret>,
         ca_file: Option<&Path>,
         timeout: Duration,
         who: &'static str,
@@ -78,9 +82,18 @@ impl Api {
             http,
             url: url.trim_end_matches('/').to_owned(),
             token,
+            renewal: None,
             header: None,
             who,
         })
+    }
+
+    /// Asks this source for another token when the first one is refused: its key may have been
+    /// retired, or its session may have got new roles.
+    #[must_use]
+    pub fn renewed_by(mut self, source: Arc<Source>) -> Self {
+        self.renewal = Some(source);
+        self
     }
 
     /// Shows one more header with every request.
@@ -127,6 +140,25 @@ impl Api {
         )))
     }
 
+    /// Reads a listing that is not paged: `{items: […]}`, or the items alone.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or refuses.
+    pub async fn list_whole(&self, path: &str) -> Result<Vec<Value>, Failure> {
+        let mut answer = self.get(path).await?;
+        let items = match answer.get_mut("items") {
+            Some(items) => items.take(),
+            None => answer,
+        };
+        match items {
+            Value::Array(items) => Ok(items),
+            _ => Err(Failure::failed(format!(
+                "{} answered with no list",
+                self.who
+            ))),
+        }
+    }
+
     /// Creates something; a server that has the very same answers with it.
     ///
     /// # Errors
@@ -157,12 +189,28 @@ impl Api {
         Ok(self.send(Method::PATCH, path, Some(body)).await?.1)
     }
 
+    /// Puts something in the place of what was there.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or refuses.
+    pub async fn put(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        Ok(self.send(Method::PUT, path, Some(body)).await?.1)
+    }
+
     /// Removes something.
     ///
     /// # Errors
     /// When the server cannot be reached or refuses.
     pub async fn delete(&self, path: &str) -> Result<(), Failure> {
         self.send(Method::DELETE, path, None).await.map(drop)
+    }
+
+    /// Removes what the body describes.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or refuses.
+    pub async fn delete_this(&self, path: &str, body: &Value) -> Result<(), Failure> {
+        self.send(Method::DELETE, path, Some(body)).await.map(drop)
     }
 
     async fn send(
@@ -172,14 +220,30 @@ impl Api {
         body: Option<&Value>,
     ) -> Result<(StatusCode, Value), Failure> {
         let mut waits = BUSY_WAITS.into_iter();
+        let mut token = self.token.clone();
+        let mut renewal = self.renewal.as_ref();
         loop {
-            let answer = self.send_once(method.clone(), path, body).await;
-            match answer {
-                Err(failure) if failure.code.as_deref() == Some("busy") => match waits.next() {
+            let answer = self
+                .send_once(method.clone(), path, body, token.as_ref())
+                .await;
+            let failure = match answer {
+                Err(failure) => failure,
+                answer => return answer,
+            };
+            match failure.code.as_deref() {
+                Some("busy") => match waits.next() {
                     Some(wait) => tokio::time::sleep(wait).await,
                     None => return Err(failure),
                 },
-                answer => return answer,
+                // The credential is looked at first, so nothing was done.
+                Some("unauthorized") => match renewal.take() {
+                    Some(source) => match Box::pin(source.next_token()).await {
+                        Ok(another) if Some(&another) != token.as_ref() => token = Some(another),
+                        _ => return Err(failure),
+                    },
+                    None => return Err(failure),
+                },
+                _ => return Err(failure),
             }
         }
     }
@@ -189,11 +253,12 @@ impl Api {
         method: Method,
         path: &str,
         body: Option<&Value>,
+        token: Option<&Secret>,
     ) -> Result<(StatusCode, Value), Failure> {
         let writes = method != Method::GET;
         let mut request = self.http.request(method, format!("{}{path}", self.url));
-        if let Some(token) = &self.token {
-            request = request.bearer_auth(token);
+        if let Some(token) = token {
+            request = request.bearer_auth(token.reveal());
         }
         if let Some((name, value)) = &self.header {
             request = request.header(name.clone(), value.clone());

@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
+use felix_auth::Audience;
 use serde::Serialize;
 
 use crate::cli::Connection;
 use crate::contexts::Contexts;
 use crate::exit::{Exit, Failure};
+use crate::secret::Secret;
+use crate::sign_in::SignIn;
 
 /// Where a setting came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -30,12 +33,13 @@ pub enum Origin {
 }
 
 /// Names of the connection settings, as the flags have them with `_` for `-`.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "brokers",
     "tenant",
     "namespace",
     "token",
     "token_file",
+    "service_account_key_file",
     "controlplane_url",
     "controlplane_token",
     "controlplane_token_file",
@@ -106,14 +110,19 @@ impl Given {
                 .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()))
         };
         let text = |name: &str, text: &Option<String>| text.clone().filter(|_| flag(name));
+        let secret = |name: &str, text: &Option<Secret>| text.clone().filter(|_| flag(name));
         Connection {
             brokers: connection.brokers.clone().filter(|_| flag("brokers")),
             tenant: text("tenant", &connection.tenant),
             namespace: text("namespace", &connection.namespace),
-            token: text("token", &connection.token),
+            token: secret("token", &connection.token),
             token_file: path("token_file", &connection.token_file),
+            service_account_key_file: path(
+                "service_account_key_file",
+                &connection.service_account_key_file,
+            ),
             controlplane_url: text("controlplane_url", &connection.controlplane_url),
-            controlplane_token: text("controlplane_token", &connection.controlplane_token),
+            controlplane_token: secret("controlplane_token", &connection.controlplane_token),
             controlplane_token_file: path(
                 "controlplane_token_file",
                 &connection.controlplane_token_file,
@@ -122,6 +131,7 @@ impl Given {
             ca_file: path("ca_file", &connection.ca_file),
             server_name: text("server_name", &connection.server_name),
             broker_admin_url: text("broker_admin_url", &connection.broker_admin_url),
+            sign_in: None,
         }
     }
 }
@@ -161,6 +171,12 @@ impl Settings {
         fill(&mut own.token, saved.token, "token", origins);
         fill(&mut own.token_file, saved.token_file, "token_file", origins);
         fill(
+            &mut own.service_account_key_file,
+            saved.service_account_key_file,
+            "service_account_key_file",
+            origins,
+        );
+        fill(
             &mut own.controlplane_url,
             saved.controlplane_url,
             "controlplane_url",
@@ -197,6 +213,7 @@ impl Settings {
             "broker_admin_url",
             origins,
         );
+        fill(&mut own.sign_in, saved.sign_in, "sign_in", origins);
     }
 
     /// A token and a file with a token are two ways to say one thing: the one that was said more
@@ -278,22 +295,48 @@ impl Settings {
         self.connection.ca_file.as_deref()
     }
 
-    /// The token for brokers.
+    /// What proves who is asking, for an audience. What was said more directly wins: a flag before
+    /// the environment before the context; of two things said alike, the one that renews itself.
     ///
     /// # Errors
-    /// When there is none, or its file cannot be read.
-    pub fn token(&self) -> Result<String, Failure> {
-        token(
-            &self.connection.token,
-            &self.connection.token_file,
-            "--token-file",
-        )
+    /// When nobody said anything.
+    pub fn credential(&self, audience: Audience) -> Result<Credential<'_>, Failure> {
+        let own = &self.connection;
+        let (text, file, flag) = match audience {
+            Audience::Broker => (&own.token, &own.token_file, ["token", "token_file"]),
+            Audience::ControlPlane => (
+                &own.controlplane_token,
+                &own.controlplane_token_file,
+                ["controlplane_token", "controlplane_token_file"],
+            ),
+        };
+        let [text_name, file_name] = flag;
+        let said = [
+            (text.as_ref().map(Credential::Token), text_name),
+            (file.as_deref().map(Credential::TokenFile), file_name),
+            (own.sign_in.as_ref().map(Credential::SignIn), "sign_in"),
+            (
+                own.service_account_key_file
+                    .as_deref()
+                    .map(Credential::ServiceAccount),
+                "service_account_key_file",
+            ),
+        ];
+        // Of several that are said equally directly, the last one is taken.
+        said.into_iter()
+            .filter_map(|(credential, name)| Some((self.origin(name), credential?)))
+            .max_by_key(|(origin, _)| *origin)
+            .map(|(_, credential)| credential)
+            .ok_or_else(|| {
+                let flag = file_name.replace('_', "-");
+                unset("which token to use", &format!("--{flag}, `felixctl login`"))
+            })
     }
 
-    /// File with the token for brokers, when it is kept in one.
+    /// How the context's `login` signed in.
     #[must_use]
-    pub fn token_file(&self) -> Option<&Path> {
-        self.connection.token_file.as_deref()
+    pub fn sign_in(&self) -> Option<&SignIn> {
+        self.connection.sign_in.as_ref()
     }
 
     /// Address of the control plane, without a slash at its end.
@@ -306,18 +349,6 @@ impl Settings {
             .as_deref()
             .map(|url| url.trim_end_matches('/'))
             .ok_or_else(|| unset("where the control plane is", "--controlplane-url"))
-    }
-
-    /// The token for the control plane.
-    ///
-    /// # Errors
-    /// When there is none, or its file cannot be read.
-    pub fn controlplane_token(&self) -> Result<String, Failure> {
-        token(
-            &self.connection.controlplane_token,
-            &self.connection.controlplane_token_file,
-            "--controlplane-token-file",
-        )
     }
 
     /// File with the certificate authority of the control plane, when one was named.
@@ -343,13 +374,14 @@ impl Settings {
     pub fn explain(&self) -> Vec<Setting> {
         let own = &self.connection;
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
-        let secret = |text: &Option<String>| text.as_ref().map(|_| "(hidden)".to_owned());
+        let secret = |text: &Option<Secret>| text.as_ref().map(|_| "(hidden)".to_owned());
         let values = [
             own.brokers.as_ref().map(|brokers| brokers.join(",")),
             own.tenant.clone(),
             own.namespace.clone(),
             secret(&own.token),
             path(&own.token_file),
+            path(&own.service_account_key_file),
             own.controlplane_url.clone(),
             secret(&own.controlplane_token),
             path(&own.controlplane_token_file),
@@ -376,8 +408,30 @@ impl Settings {
                 });
             }
         }
+        let signed_in = own
+            .sign_in
+            .as_ref()
+            .map(|it| format!("{} as {}", it.issuer, it.client_id));
+        settings.push(Setting {
+            setting: "sign_in",
+            value: signed_in,
+            origin: self.origin("sign_in"),
+        });
         settings
     }
+}
+
+/// What proves who is asking.
+#[derive(Clone, Copy, Debug)]
+pub enum Credential<'a> {
+    /// A token that somebody gave.
+    Token(&'a Secret),
+    /// A file with a token, which somebody else renews.
+    TokenFile(&'a Path),
+    /// The tokens of `login`.
+    SignIn(&'a SignIn),
+    /// The key of a service account.
+    ServiceAccount(&'a Path),
 }
 
 fn fill<T>(
@@ -392,26 +446,29 @@ fn fill<T>(
     }
 }
 
-fn token(
-    text: &Option<String>,
-    file: &Option<PathBuf>,
-    flag: &'static str,
-) -> Result<String, Failure> {
-    let token = match (text, file) {
-        (Some(text), _) => text.clone(),
-        (None, Some(file)) => fs::read_to_string(file).map_err(|error| {
-            Failure::usage(format!(
-                "the token file {} cannot be read: {error}",
-                file.display()
-            ))
-        })?,
-        (None, None) => return Err(unset("which token to use", flag)),
-    };
-    let token = token.trim();
-    if token.is_empty() {
-        return Err(Failure::new(Exit::Usage, "the token is empty"));
+/// Reads a file with a token.
+///
+/// # Errors
+/// When it cannot be read, or is empty.
+pub fn read_token(file: &Path) -> Result<Secret, Failure> {
+    let text = fs::read_to_string(file).map_err(|error| {
+        Failure::usage(format!(
+            "the token file {} cannot be read: {error}",
+            file.display()
+        ))
+    })?;
+    trimmed(&text)
+}
+
+/// A token without the spaces and line ends around it.
+///
+/// # Errors
+/// When nothing is left.
+pub fn trimmed(text: &str) -> Result<Secret, Failure> {
+    match text.trim() {
+        "" => Err(Failure::new(Exit::Usage, "the token is empty")),
+        token => Ok(token.into()),
     }
-    Ok(token.to_owned())
 }
 
 fn unset(what: &str, flag: &str) -> Failure {

@@ -21,6 +21,7 @@ use crate::builder::Config;
 use crate::candidates::{Candidate, Candidates};
 use crate::error::{Attempt, ConnectFailed};
 use crate::flight::{Finally, Flight};
+use crate::keeper;
 use crate::link::{Link, PUBLISHES, PipeLimits};
 use crate::publish::{Pipe, TokenUsed};
 use crate::session::{NotAsked, Opened, Wants, ask, is_about_token, open};
@@ -274,6 +275,11 @@ impl Brokers {
                 format!("timed out after {limit} s"),
             ))
         })?;
+        keeper::start(
+            connection.clone(),
+            self.config.tenant.to_string(),
+            self.config.token.clone(),
+        );
         let key = TokenUsed {
             source: self.config.token.clone(),
             token,

@@ -142,6 +142,7 @@ pub(crate) const PUBLISHES: Wants = Wants {
     // Not used there: what the broker grants here tells what to open another stream for.
     requests: true,
     raw: true,
+    reauth: false,
 };
 
 impl PipeSlot {

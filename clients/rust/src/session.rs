@@ -24,6 +24,8 @@ pub(crate) struct Wants {
     pub(crate) requests: bool,
     /// Batches as they stand in the log, and what goes with them.
     pub(crate) raw: bool,
+    /// To be told of tokens that run out.
+    pub(crate) reauth: bool,
 }
 
 /// What a stream for calls asks for.
@@ -33,6 +35,17 @@ pub(crate) const CALLS: Wants = Wants {
     timestamps: false,
     requests: true,
     raw: true,
+    reauth: false,
+};
+
+/// What the stream that keeps tokens asks for.
+pub(crate) const KEEPS: Wants = Wants {
+    records: false,
+    publishers: false,
+    timestamps: false,
+    requests: false,
+    raw: false,
+    reauth: true,
 };
 
 impl Wants {
@@ -51,6 +64,7 @@ impl Wants {
                 (self.records, Extension::Records),
                 (self.requests, Extension::Requests),
                 (self.raw, Extension::Raw),
+                (self.reauth, Extension::Reauth),
             ]
             .into_iter()
             .filter_map(|(wanted, extension)| wanted.then_some(extension))
@@ -173,6 +187,12 @@ async fn welcome(frames: &mut Frames) -> Result<Granted, NotAsked> {
     })
 }
 
+/// Whether a request was refused because the token of its stream had run out. Nothing was carried out, and nothing that
+/// is sent behind it on that stream will be.
+pub(crate) fn ran_out(failure: &Failure) -> bool {
+    failure.code() == Some(Code::Unauthenticated) && failure.reason() == Some("token_expired")
+}
+
 /// Codes (and the lack of one) by which a broker judges the token itself. Any other refusal is about the broker.
 pub(crate) fn is_about_token(failure: &Failure) -> bool {
     failure.code.is_none()
@@ -205,10 +225,12 @@ mod tests {
             timestamps: true,
             requests: true,
             raw: true,
+            reauth: true,
         }
         .offer();
         assert_eq!(all.flags, Some(Flags::ALL));
         assert!(all.extensions.contains(Extension::Records));
         assert!(all.extensions.contains(Extension::Requests));
+        assert!(all.extensions.contains(Extension::Reauth));
     }
 }

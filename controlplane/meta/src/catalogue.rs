@@ -7,10 +7,16 @@ use std::sync::Arc;
 use felix_model::{CacheName, Namespace, StreamName, TenantId};
 use serde::{Deserialize, Serialize};
 
+use crate::audit::ChainHead;
 use crate::change::{Changed, changes};
-use crate::event::Event;
+use crate::event::{Entry, Event};
+use crate::identity::{
+    IssuerRecord, PrincipalRecord, QuotaLimits, QuotaScope, Quotas, Revocations,
+    ServiceAccountRecord, Sessions,
+};
 use crate::lookup::{Kind, Missing};
 use crate::record::{CacheRecord, Grouping, Policy, StreamRecord, VerifyingKey};
+use crate::shelf::Shelf;
 
 /// How many events made this state. The first event makes revision 1; the empty catalogue is revision 0.
 #[derive(
@@ -42,6 +48,9 @@ pub struct Catalogue {
     pub(crate) revision: Revision,
     pub(crate) sequences: Sequences,
     pub(crate) tenants: BTreeMap<TenantId, Arc<TenantEntry>>,
+    /// The end of the audit chain of the whole cluster.
+    #[serde(default, skip_serializing_if = "ChainHead::is_empty")]
+    pub(crate) chain: ChainHead,
 }
 
 /// How many changes each published feed has carried; the next change of a feed has its count as number.
@@ -86,6 +95,27 @@ pub struct TenantEntry {
     pub groupings: Arc<BTreeSet<Grouping>>,
     /// Its namespaces.
     pub namespaces: BTreeMap<Namespace, Arc<NamespaceEntry>>,
+    /// The identity providers it trusts, by their `iss`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub issuers: BTreeMap<String, IssuerRecord>,
+    /// Who has signed in, by principal. Not known to nodes.
+    #[serde(default, skip_serializing_if = "Shelf::is_empty")]
+    pub principals: Shelf<PrincipalRecord>,
+    /// Accounts of programs, by name. Not known to nodes.
+    #[serde(default, skip_serializing_if = "Shelf::is_empty")]
+    pub service_accounts: Shelf<ServiceAccountRecord>,
+    /// Who is signed in. Not known to nodes.
+    #[serde(default, skip_serializing_if = "Sessions::is_empty")]
+    pub sessions: Sessions,
+    /// What was taken back.
+    #[serde(default, skip_serializing_if = "Revocations::is_empty")]
+    pub revocations: Revocations,
+    /// How much may be used.
+    #[serde(default, skip_serializing_if = "Quotas::is_empty")]
+    pub quotas: Quotas,
+    /// The end of its audit chain. Not known to nodes.
+    #[serde(default, skip_serializing_if = "ChainHead::is_empty")]
+    pub(crate) chain: ChainHead,
 }
 
 /// One namespace and all that is in it.
@@ -167,6 +197,42 @@ impl Catalogue {
             .flat_map(|(tenant, entry)| entry.namespaces.iter().map(move |(n, e)| (tenant, n, e)))
     }
 
+    /// What holds for somebody somewhere in a tenant; see [`Quotas::effective`]. Nothing is bounded for a tenant that
+    /// does not exist.
+    #[must_use]
+    pub fn effective(
+        &self,
+        tenant: &str,
+        namespace: Option<&str>,
+        principal: Option<&str>,
+    ) -> QuotaLimits {
+        self.tenant(tenant)
+            .map_or_else(QuotaLimits::default, |entry| {
+                entry.quotas.effective(namespace, principal)
+            })
+    }
+
+    /// The catalogue as nodes get it: without sessions, principals, service accounts and audit chains.
+    #[must_use]
+    pub fn for_nodes(&self) -> Self {
+        let tenants = self.tenants.iter().map(|(tenant, entry)| {
+            let stripped = TenantEntry {
+                principals: Shelf::default(),
+                service_accounts: Shelf::default(),
+                sessions: Sessions::default(),
+                chain: ChainHead::default(),
+                ..TenantEntry::clone(entry)
+            };
+            (tenant.clone(), Arc::new(stripped))
+        });
+        Self {
+            revision: self.revision,
+            sequences: self.sequences,
+            tenants: tenants.collect(),
+            chain: ChainHead::default(),
+        }
+    }
+
     pub(crate) fn find_tenant(&self, tenant: &str) -> Result<&Arc<TenantEntry>, Missing> {
         self.tenants
             .get(tenant)
@@ -182,6 +248,16 @@ impl Catalogue {
             .namespaces
             .get(namespace)
             .ok_or_else(|| Missing::new(Kind::Namespace, namespace))
+    }
+
+    /// Makes the change of an entry, and moves the audit chains on.
+    pub fn apply_entry(&mut self, entry: &Entry) {
+        self.apply(&entry.event);
+        let Some(audit) = &entry.audit else { return };
+        self.chain = audit.cluster.head();
+        if let (Some(tenant), Some(link)) = (entry.event.tenant_id(), &audit.tenant) {
+            self.change_tenant(tenant, |held| held.chain = link.head());
+        }
     }
 
     /// Makes a change that was decided on this very state. Cannot refuse.
@@ -209,6 +285,7 @@ impl Catalogue {
                 key,
                 policies,
                 groupings,
+                issuers,
             } => {
                 let entry = self.tenants.entry(tenant.tenant_id.clone()).or_default();
                 let entry = Arc::make_mut(entry);
@@ -218,6 +295,8 @@ impl Catalogue {
                 entry.keys = vec![key.clone()];
                 entry.policies = Arc::new(policies.iter().cloned().collect());
                 entry.groupings = Arc::new(groupings.iter().cloned().collect());
+                let named = |issuer: &IssuerRecord| (issuer.issuer.clone(), issuer.clone());
+                entry.issuers = issuers.iter().map(named).collect();
             }
             Event::NamespaceCreated { namespace } => {
                 self.change_tenant(&namespace.tenant_id, |tenant| {
@@ -236,6 +315,9 @@ impl Catalogue {
             } => {
                 self.change_tenant(tenant_id, |tenant| {
                     tenant.namespaces.remove(namespace);
+                    tenant
+                        .quotas
+                        .remove(&QuotaScope::Namespace(namespace.clone()));
                 });
             }
             Event::ResourcesCreated { streams, caches } => {
@@ -270,6 +352,12 @@ impl Catalogue {
             Event::KeyActivated { tenant_id, kid } => {
                 self.change_tenant(tenant_id, |tenant| tenant.current_key.clone_from(kid));
             }
+            Event::KeyReplaced { tenant_id, key } => {
+                self.change_tenant(tenant_id, |tenant| {
+                    tenant.current_key.clone_from(&key.kid);
+                    tenant.keys = vec![key.clone()];
+                });
+            }
             Event::KeyRetired { tenant_id, kid } => {
                 self.change_tenant(tenant_id, |tenant| {
                     tenant.keys.retain(|key| key.kid != *kid)
@@ -278,8 +366,13 @@ impl Catalogue {
             Event::PolicyAdded { tenant_id, policy } => {
                 self.change_policies(tenant_id, |all| all.insert(policy.clone()));
             }
-            Event::PolicyRemoved { tenant_id, policy } => {
+            Event::PolicyRemoved {
+                tenant_id,
+                policy,
+                revocations,
+            } => {
                 self.change_policies(tenant_id, |all| all.remove(policy));
+                self.change_tenant(tenant_id, |tenant| tenant.add_revocations(revocations));
             }
             Event::GroupingAdded {
                 tenant_id,
@@ -290,8 +383,15 @@ impl Catalogue {
             Event::GroupingRemoved {
                 tenant_id,
                 grouping,
+                revocations,
             } => {
                 self.change_groupings(tenant_id, |all| all.remove(grouping));
+                self.change_tenant(tenant_id, |tenant| tenant.add_revocations(revocations));
+            }
+            other => {
+                if let Some(tenant) = other.tenant_id() {
+                    self.change_tenant(tenant, |entry| entry.apply_identity(other));
+                }
             }
         }
     }

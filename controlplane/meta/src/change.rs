@@ -98,7 +98,25 @@ pub fn changes(before: &Catalogue, event: &Event) -> Vec<Change> {
         | Event::PolicyAdded { .. }
         | Event::PolicyRemoved { .. }
         | Event::GroupingAdded { .. }
-        | Event::GroupingRemoved { .. } => Vec::new(),
+        | Event::GroupingRemoved { .. }
+        | Event::KeyReplaced { .. }
+        | Event::IssuerSet { .. }
+        | Event::IssuerRemoved { .. }
+        | Event::PrincipalRecorded { .. }
+        | Event::ServiceAccountCreated { .. }
+        | Event::ServiceAccountDeleted { .. }
+        | Event::ServiceAccountDisabled { .. }
+        | Event::ServiceKeyAdded { .. }
+        | Event::ServiceKeyRemoved { .. }
+        | Event::SessionOpened { .. }
+        | Event::SessionRefreshed { .. }
+        | Event::SessionEnded { .. }
+        | Event::SessionsExpired { .. }
+        | Event::Revoked { .. }
+        | Event::QuotaSet { .. }
+        | Event::QuotaRemoved { .. }
+        | Event::Audited { .. }
+        | Event::Withheld { .. } => Vec::new(),
     }
 }
 

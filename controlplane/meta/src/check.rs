@@ -5,6 +5,10 @@ use felix_model::limits::{RECORD_BYTES_MAX, RECORD_BYTES_MIN};
 use crate::limits::{DISPLAY_NAME_BYTES_MAX, REPLICATION_FACTOR_MAX, SHARDS_MAX, TEXT_BYTES_MAX};
 use crate::record::{CacheSpec, Grouping, Policy, Retention, StreamPatch, StreamSpec};
 
+mod identity;
+
+pub(crate) use identity::*;
+
 /// Why a body cannot be meant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
@@ -21,7 +25,7 @@ pub enum Invalid {
         to: u64,
     },
     /// A bound of zero would keep nothing.
-    #[error("`{field}` is 0, which would keep nothing; leave it null for the broker's own bound")]
+    #[error("`{field}` is 0, which would leave nothing; null means no bound of its own")]
     ZeroBound {
         /// The field.
         field: &'static str,
@@ -53,6 +57,18 @@ pub enum Invalid {
     NamedTwice {
         /// The name.
         name: String,
+    },
+    /// A hash is written in another way than all are. What it says is not repeated.
+    #[error("`{field}` must be 64 lower-case hexadecimal digits")]
+    NoDigest {
+        /// The field.
+        field: &'static str,
+    },
+    /// An id that we make has characters that none of ours has.
+    #[error("`{field}` must be letters and digits")]
+    NoId {
+        /// The field.
+        field: &'static str,
     },
     /// Two settings do not go together.
     #[error("{0}")]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use felix_model::{CacheName, Incarnation, Namespace, StreamName, TenantId};
+use felix_model::{CacheName, Incarnation, Namespace, StreamName, TenantId, TimeMs};
 
 use crate::catalogue::{Catalogue, TenantEntry};
 use crate::check::{self, Invalid};
@@ -16,7 +16,11 @@ use crate::record::{
     StreamPatch, StreamRecord, StreamSpec, TenantRecord, VerifyingKey,
 };
 
+mod identity;
+mod initialize;
 mod place;
+mod service;
+mod session;
 
 use place::Place;
 
@@ -82,6 +86,30 @@ pub enum Conflict {
         /// Its id.
         kid: String,
     },
+    /// The session was refreshed by somebody else: the refresh token was used before.
+    #[error("session `{session_id}` is at generation {found}, not at {expected}")]
+    SessionMovedOn {
+        /// Its id.
+        session_id: String,
+        /// What the caller believed.
+        expected: u64,
+        /// What is.
+        found: u64,
+    },
+    /// A session or key of that id exists.
+    #[error("{kind} `{id}` exists")]
+    IdTaken {
+        /// What it is.
+        kind: Kind,
+        /// The id.
+        id: String,
+    },
+    /// The service account is shut out.
+    #[error("service account `{name}` is disabled")]
+    AccountDisabled {
+        /// Its name.
+        name: String,
+    },
     /// There is no room for more of these in the tenant.
     #[error("the tenant has {limit} {what}, which is the limit")]
     Full {
@@ -108,12 +136,7 @@ impl Catalogue {
                     tenant_id: tenant.clone(),
                 }))
             }
-            Command::InitializeTenant {
-                tenant,
-                key,
-                policies,
-                groupings,
-            } => self.initialize_tenant(tenant, key, policies, groupings),
+            Command::InitializeTenant { .. } => self.initialize_tenant(command),
             Command::CreateNamespace(tenant, spec) => self.create_namespace(tenant, spec),
             Command::DeleteNamespace(tenant_id, namespace) => {
                 self.find_namespace(tenant_id.as_ref(), namespace.as_ref())?;
@@ -158,9 +181,13 @@ impl Catalogue {
             Command::ActivateKey(tenant, kid) => self.activate_key(tenant, kid),
             Command::RetireKey(tenant, kid) => self.retire_key(tenant, kid),
             Command::AddPolicy(tenant, policy) => self.add_policy(tenant, policy),
-            Command::RemovePolicy(tenant, policy) => self.remove_policy(tenant, policy),
+            Command::RemovePolicy(tenant, policy, now) => self.remove_policy(tenant, policy, *now),
             Command::AddGrouping(tenant, grouping) => self.add_grouping(tenant, grouping),
-            Command::RemoveGrouping(tenant, grouping) => self.remove_grouping(tenant, grouping),
+            Command::RemoveGrouping(tenant, grouping, now) => {
+                self.remove_grouping(tenant, grouping, *now)
+            }
+            Command::ReplaceKeys(tenant, key) => self.replace_keys(tenant, key),
+            other => self.decide_identity(other),
         }
     }
 
@@ -172,38 +199,6 @@ impl Catalogue {
         }
         Ok(Decision::Change(Event::TenantCreated {
             tenant: tenant.clone(),
-        }))
-    }
-
-    fn initialize_tenant(
-        &self,
-        tenant: &TenantRecord,
-        key: &VerifyingKey,
-        policies: &[Policy],
-        groupings: &[Grouping],
-    ) -> Result<Decision, Refused> {
-        check::display_name(&tenant.display_name)?;
-        check::key_id(&key.kid)?;
-        policies.iter().try_for_each(check::policy)?;
-        groupings.iter().try_for_each(check::grouping)?;
-        room("rules", policies.len(), RULES_PER_TENANT_MAX + 1)?;
-        room(
-            "role assignments",
-            groupings.len(),
-            RULES_PER_TENANT_MAX + 1,
-        )?;
-        if self
-            .tenant(tenant.tenant_id.as_ref())
-            .is_some_and(|entry| entry.initialized)
-        {
-            let tenant = tenant.tenant_id.clone();
-            return Err(Conflict::AlreadyInitialized { tenant }.into());
-        }
-        Ok(Decision::Change(Event::TenantInitialized {
-            tenant: tenant.clone(),
-            key: key.clone(),
-            policies: policies.to_vec(),
-            groupings: groupings.to_vec(),
         }))
     }
 
@@ -388,12 +383,27 @@ impl Catalogue {
         Ok(Decision::Change(Event::PolicyAdded { tenant_id, policy }))
     }
 
-    fn remove_policy(&self, tenant: &TenantId, policy: &Policy) -> Result<Decision, Refused> {
-        if !self.find_tenant(tenant.as_ref())?.policies.contains(policy) {
+    fn remove_policy(
+        &self,
+        tenant: &TenantId,
+        policy: &Policy,
+        now: TimeMs,
+    ) -> Result<Decision, Refused> {
+        let entry = self.find_tenant(tenant.as_ref())?;
+        if !entry.policies.contains(policy) {
             return Err(Missing::new(Kind::Policy, &policy.subject).into());
         }
-        let (tenant_id, policy) = (tenant.clone(), policy.clone());
-        Ok(Decision::Change(Event::PolicyRemoved { tenant_id, policy }))
+        Ok(Decision::Change(Event::PolicyRemoved {
+            tenant_id: tenant.clone(),
+            policy: policy.clone(),
+            revocations: identity::of_holder(
+                entry,
+                tenant,
+                &policy.subject,
+                "a rule was removed",
+                now,
+            ),
+        }))
     }
 
     fn add_grouping(&self, tenant: &TenantId, grouping: &Grouping) -> Result<Decision, Refused> {
@@ -414,19 +424,32 @@ impl Catalogue {
         }))
     }
 
-    fn remove_grouping(&self, tenant: &TenantId, grouping: &Grouping) -> Result<Decision, Refused> {
-        if !self
-            .find_tenant(tenant.as_ref())?
-            .groupings
-            .contains(grouping)
-        {
+    fn remove_grouping(
+        &self,
+        tenant: &TenantId,
+        grouping: &Grouping,
+        now: TimeMs,
+    ) -> Result<Decision, Refused> {
+        let entry = self.find_tenant(tenant.as_ref())?;
+        if !entry.groupings.contains(grouping) {
             return Err(Missing::new(Kind::Grouping, &grouping.user).into());
         }
-        let (tenant_id, grouping) = (tenant.clone(), grouping.clone());
         Ok(Decision::Change(Event::GroupingRemoved {
-            tenant_id,
-            grouping,
+            tenant_id: tenant.clone(),
+            grouping: grouping.clone(),
+            revocations: identity::of_grouping(entry, tenant, grouping, now),
         }))
+    }
+
+    fn replace_keys(&self, tenant: &TenantId, key: &VerifyingKey) -> Result<Decision, Refused> {
+        check::key_id(&key.kid)?;
+        let entry = self.initialized(tenant)?;
+        if entry.keys.iter().any(|held| held.kid == key.kid) {
+            let kid = key.kid.clone();
+            return Err(Conflict::KeyExists { kid }.into());
+        }
+        let (tenant_id, key) = (tenant.clone(), key.clone());
+        Ok(Decision::Change(Event::KeyReplaced { tenant_id, key }))
     }
 }
 

@@ -1,13 +1,23 @@
 //! Bodies that the API and its clients speak and that are stored nowhere.
 
+mod tokens;
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::audit::{AuditItem, ChainHead};
 use crate::catalogue::{Catalogue, Revision};
 use crate::event::Entry;
+use crate::identity::{IssuerRecord, QuotaLimits, RevokedKind};
 use crate::record::{CacheRecord, CacheSpec, Grouping, Policy, StreamRecord, StreamSpec};
+
+pub use tokens::{
+    DelegateAnswer, DelegateSpec, ExchangeSpec, GRANT_TYPE_EXCHANGE, Hidden, Issuers, RefreshSpec,
+    RevokeTokenSpec, ServiceAccountItem, ServiceAccountPatch, ServiceAccountSpec, ServiceKeyAnswer,
+    ServiceKeyItem, ServiceKeySpec, ServiceKeys, SessionItem, TOKEN_TYPE_JWT,
+};
 
 /// The one body of every refusal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -16,7 +26,7 @@ pub struct ErrorBody {
     pub code: String,
     /// What is wrong, for people.
     pub message: String,
-    /// Always null.
+    /// The id of the request, as the log and the audit have it; null when the server gave it none.
     pub request_id: Option<String>,
 }
 
@@ -28,6 +38,18 @@ pub struct Page<T> {
     /// Where the next page begins; absent on the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
+}
+
+/// A part of an audit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AuditPage {
+    /// The lines, in the order in which they were written.
+    pub items: Vec<AuditItem>,
+    /// The number after which to go on; absent when there is no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_after: Option<u64>,
+    /// The end of the chain as it is now.
+    pub head: ChainHead,
 }
 
 /// The batch that makes streams and caches, all of them or none.
@@ -90,6 +112,45 @@ pub struct SigningKeys {
     pub verifying: Vec<String>,
 }
 
+/// A quota as it is set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct QuotaItem {
+    /// `tenant`, `namespace` or `principal`.
+    pub scope: String,
+    /// The namespace or the principal; the tenant itself otherwise.
+    pub name: String,
+    /// What it allows.
+    pub limits: QuotaLimits,
+}
+
+/// The body that takes something back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RevocationSpec {
+    /// What.
+    pub kind: RevokedKind,
+    /// Which; for a tenant its own name.
+    pub id: String,
+    /// Why, for people.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// The body that ends the sessions of a principal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RevokeSpec {
+    /// Whose.
+    pub principal_id: String,
+}
+
+/// How many sessions were ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RevokeAnswer {
+    /// How many refresh tokens are good no more.
+    pub revoked: u64,
+}
+
 /// The body that gives a tenant its first key and administrators.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -97,10 +158,9 @@ pub struct InitializeSpec {
     /// The tenant's name for people.
     #[serde(default)]
     pub display_name: String,
-    /// Identity providers. Must be empty: this version does not exchange their tokens.
+    /// Identity providers whose tokens the tenant trusts.
     #[serde(default)]
-    #[schema(value_type = Vec<Object>)]
-    pub idp_issuers: Vec<serde_json::Value>,
+    pub idp_issuers: Vec<IssuerRecord>,
     /// Who administers the tenant first.
     #[serde(default)]
     pub initial_admin_principals: Vec<String>,
@@ -158,6 +218,12 @@ pub struct TokenAnswer {
     pub expires_in: u64,
     /// Always `Bearer`.
     pub token_type: String,
+    /// What continues the session, once; absent for a token without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refresh_token: Option<String>,
+    /// Seconds the session can be continued for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refresh_expires_in: Option<u64>,
 }
 
 impl std::fmt::Debug for TokenAnswer {

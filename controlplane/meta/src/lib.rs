@@ -10,6 +10,7 @@
 //! Begin with [`Catalogue`], then [`Command`] and [`Event`]; [`record`] has the JSON of everything that is stored, and
 //! [`http`] the bodies that only the API and its clients speak.
 
+pub mod audit;
 mod catalogue;
 mod change;
 mod check;
@@ -17,19 +18,28 @@ mod command;
 mod decide;
 mod event;
 pub mod http;
+pub mod identity;
 pub mod limits;
 mod lookup;
 pub mod record;
+mod shelf;
 
+pub use audit::{Audit, AuditRecord, AuditRow, By};
 pub use catalogue::{Catalogue, NamespaceEntry, Revision, Sequences, TenantEntry};
 pub use change::{Change, Changed, Op, changes};
 pub use check::Invalid;
 pub use command::Command;
 pub use decide::{Conflict, Decision, Refused};
 pub use event::{ENTRY_VERSION, Entry, EntryRefused, Event};
+pub use identity::{
+    ClaimMappings, IssuerRecord, PrincipalRecord, QuotaLimits, QuotaScope, Quotas,
+    RevocationRecord, RevokedKind, ServiceAccountRecord, ServiceKey, SessionAsk, SessionRecord,
+    service_principal,
+};
 pub use lookup::{Kind, Missing};
 pub use record::{
     CACHE_MEMORY_BYTES_DEFAULT, CachePatch, CacheRecord, CacheSpec, Cleanup, Consistency, Delivery,
     Grouping, NamespaceRecord, NamespaceSpec, Overflow, Policy, Retention, StreamKind, StreamPatch,
     StreamRecord, StreamSpec, SyncMode, TenantRecord, VerifyingKey,
 };
+pub use shelf::Shelf;

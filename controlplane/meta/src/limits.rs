@@ -26,3 +26,61 @@ pub const CLOSE_MATCH_CANDIDATES_MAX: usize = 4096;
 
 /// Names offered as close matches.
 pub const CLOSE_MATCHES_MAX: usize = 3;
+
+/// Identity providers of one tenant. Each may be asked for its keys.
+pub const ISSUERS_PER_TENANT_MAX: usize = 64;
+
+/// `aud` values of one provider.
+pub const AUDIENCES_PER_ISSUER_MAX: usize = 16;
+
+/// Principals remembered for display in one tenant. Past it new ones sign in and are not remembered.
+pub const PRINCIPALS_PER_TENANT_MAX: usize = 1_000_000;
+
+/// Service accounts of one tenant.
+pub const SERVICE_ACCOUNTS_PER_TENANT_MAX: usize = 10_000;
+
+/// Bytes of the name of a service account.
+pub const SERVICE_ACCOUNT_NAME_BYTES_MAX: usize = 128;
+
+/// Keys of one service account. Rotation needs two; programs that share an account may each have one.
+pub const KEYS_PER_SERVICE_ACCOUNT_MAX: usize = 8;
+
+/// Sessions of all tenants together. One takes about a kilobyte of memory.
+pub const SESSIONS_MAX: usize = 1_000_000;
+
+/// Sessions of one principal. One more ends the oldest.
+pub const SESSIONS_PER_PRINCIPAL_MAX: usize = 256;
+
+/// Bytes of the id of a session, a service key or a token.
+pub const ID_BYTES_MAX: usize = 128;
+
+/// Texts in each list of a session: its groups, and what was asked for.
+pub const SESSION_ITEMS_MAX: usize = 1024;
+
+/// Bytes of all texts of a session. A provider's token has at most 16 KiB, and its body may ask for as much again.
+pub const SESSION_BYTES_MAX: usize = 64 * 1024;
+
+/// Revocations kept in one tenant. One more takes back every token of the tenant, which then all sign in again by
+/// their refresh tokens: refusing to revoke is no choice.
+pub const REVOCATIONS_PER_TENANT_MAX: usize = 100_000;
+
+/// Longest life of a token of any kind, leeway included; felix-auth refuses longer ones.
+pub const TOKEN_LIFE_MS_MAX: u64 = (30 * 24 + 2) * 3600 * 1000;
+
+/// Longest life of a token that was minted for a session. The exchange refuses to be configured with more.
+pub const SESSION_TOKEN_LIFE_MS_MAX: u64 = 24 * 3600 * 1000;
+
+/// How long a revocation may stay after it can concern no token, so that they are looked through seldom.
+pub const REVOCATION_PRUNE_SLACK_MS: u64 = 6 * 3600 * 1000;
+
+/// How far in the future a revocation may reach. More would shut out tokens that are yet to be minted.
+pub const REVOCATION_AHEAD_MS_MAX: u64 = 60_000;
+
+/// Bytes of a reason that somebody gives.
+pub const REASON_BYTES_MAX: usize = 256;
+
+/// Quotas in one tenant.
+pub const QUOTAS_PER_TENANT_MAX: usize = 100_000;
+
+/// Records in one audit event that is not about a change.
+pub const AUDITED_RECORDS_MAX: usize = 256;

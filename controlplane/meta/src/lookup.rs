@@ -24,6 +24,16 @@ pub enum Kind {
     Policy,
     /// A gift of a role.
     Grouping,
+    /// An identity provider.
+    Issuer,
+    /// A service account.
+    ServiceAccount,
+    /// A key of a service account.
+    ServiceKey,
+    /// A session.
+    Session,
+    /// A quota.
+    Quota,
 }
 
 impl fmt::Display for Kind {
@@ -36,6 +46,11 @@ impl fmt::Display for Kind {
             Self::Key => "signing key",
             Self::Policy => "policy",
             Self::Grouping => "grouping",
+            Self::Issuer => "issuer",
+            Self::ServiceAccount => "service account",
+            Self::ServiceKey => "service key",
+            Self::Session => "session",
+            Self::Quota => "quota for",
         })
     }
 }

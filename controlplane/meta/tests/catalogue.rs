@@ -345,9 +345,9 @@ fn command() -> impl Strategy<Value = Command> {
         (t(), k()).prop_map(|(t, k)| Command::ActivateKey(n(t), k.into())),
         (t(), k()).prop_map(|(t, k)| Command::RetireKey(n(t), k.into())),
         (t(), s()).prop_map(|(t, s)| Command::AddPolicy(n(t), policy(s))),
-        (t(), s()).prop_map(|(t, s)| Command::RemovePolicy(n(t), policy(s))),
+        (t(), s()).prop_map(|(t, s)| Command::RemovePolicy(n(t), policy(s), TimeMs(1))),
         (t(), s()).prop_map(|(t, s)| Command::AddGrouping(n(t), grouping(s))),
-        (t(), s()).prop_map(|(t, s)| Command::RemoveGrouping(n(t), grouping(s))),
+        (t(), s()).prop_map(|(t, s)| Command::RemoveGrouping(n(t), grouping(s), TimeMs(1))),
     ]
 }
 
@@ -417,6 +417,7 @@ fn initialize(name: &str) -> Command {
         key: key("k1"),
         policies: vec![policy("a")],
         groupings: vec![grouping("a")],
+        issuers: vec![],
     }
 }
 

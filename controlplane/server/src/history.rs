@@ -108,7 +108,7 @@ impl History {
                 bytes += size;
                 fits
             })
-            .map(|(entry, _)| Entry::clone(entry))
+            .map(|(entry, _)| entry.for_nodes())
             .collect();
         CatalogueChanges {
             entries,

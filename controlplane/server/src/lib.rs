@@ -11,16 +11,26 @@
 //! answers what.
 
 mod app;
+mod audit;
 mod authority;
+mod clock;
 mod config;
+mod door;
 mod history;
+mod housekeeping;
 mod http;
 pub mod ledger;
 pub mod limits;
+mod place;
+mod request;
+mod revoked;
 mod server;
 mod stats;
+mod throttle;
+pub mod transfer;
 mod vault;
 
 pub use authority::{Authority, StartFailed, WriteFailed};
-pub use config::{Config, ConfigRefused, LogFormat, Secret};
+pub use config::{Config, ConfigRefused, LogFormat, Secret, StorageBackend};
+pub use door::TlsRefused;
 pub use server::{Addresses, CallRefused, ControlPlane, RunFailed};

@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::ledger::{Measure, Standing};
+
 /// Counters of one control plane. Labels come from fixed sets only.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
@@ -12,7 +14,9 @@ pub(crate) struct Stats {
     in_flight: AtomicU64,
     auth_rejected: Mutex<BTreeMap<&'static str, u64>>,
     bootstrap: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
+    connections_refused: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
     tokens_minted: AtomicU64,
+    tokens_delegated: AtomicU64,
 }
 
 /// Counts one request as under way until it is dropped.
@@ -43,12 +47,20 @@ impl Stats {
         add(&self.bootstrap, (outcome, reason));
     }
 
+    pub(crate) fn connection_refused(&self, listener: &'static str, reason: &'static str) {
+        add(&self.connections_refused, (listener, reason));
+    }
+
     pub(crate) fn token_minted(&self) {
         self.tokens_minted.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn token_delegated(&self) {
+        self.tokens_delegated.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Everything in Prometheus' text form.
-    pub(crate) fn to_prometheus(&self, ready: bool, revision: u64) -> String {
+    pub(crate) fn to_prometheus(&self, ready: bool, revision: u64, ledger: &Ledger) -> String {
         let in_flight = self.in_flight.load(Ordering::Relaxed);
         let minted = self.tokens_minted.load(Ordering::Relaxed);
         let mut out = Page(String::new());
@@ -76,6 +88,28 @@ impl Stats {
             "Tokens signed.",
             minted,
         );
+        out.one(
+            "counter",
+            "felix_delegated_tokens_issued_total",
+            "Tokens signed with which somebody acts for somebody else.",
+            self.tokens_delegated.load(Ordering::Relaxed),
+        );
+        let kind = out.many(
+            "gauge",
+            "felix_controlplane_ledger_ready",
+            "1 while the ledger takes writes, by its kind.",
+        );
+        let of_kind = format!("kind=\"{}\"", ledger.standing.kind);
+        out.line(kind, &of_kind, ledger.standing.ready.into());
+        out.one(
+            "gauge",
+            "felix_controlplane_ledger_leads",
+            "1 while this process decides which write comes first.",
+            ledger.standing.leads.into(),
+        );
+        for measure in &ledger.measures {
+            out.one(measure.kind, measure.name, measure.help, measure.value);
+        }
         let requests = out.many(
             "counter",
             "felix_controlplane_requests_total",
@@ -102,8 +136,24 @@ impl Stats {
             let labels = format!("outcome=\"{outcome}\",reason=\"{reason}\"");
             out.line(bootstrap, &labels, *count);
         }
+        let refused = out.many(
+            "counter",
+            "felix_controlplane_connections_refused_total",
+            "Connections turned away or closed for taking too long, by listener and reason.",
+        );
+        for ((listener, reason), count) in &*guard(&self.connections_refused) {
+            let labels = format!("listener=\"{listener}\",reason=\"{reason}\"");
+            out.line(refused, &labels, *count);
+        }
         out.0
     }
+}
+
+/// What the ledger says of itself.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    pub(crate) standing: Standing,
+    pub(crate) measures: Vec<Measure>,
 }
 
 /// A text in Prometheus' form.

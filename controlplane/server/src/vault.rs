@@ -50,6 +50,9 @@ impl Vault {
         if let Event::KeyRetired { tenant_id, kid } = event {
             self.keys.remove(&(tenant_id.clone(), kid.clone()));
         }
+        if let Event::KeyReplaced { tenant_id, .. } = event {
+            self.keys.retain(|(tenant, _), _| tenant != tenant_id);
+        }
         self.keep(secrets);
     }
 

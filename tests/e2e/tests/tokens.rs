@@ -214,15 +214,12 @@ fn stranger_token() -> String {
         .duration_since(UNIX_EPOCH)
         .unwrap()
         .as_secs();
-    let claims = Claims {
-        tenant: "dev".parse().unwrap(),
-        subject: "p:dev".to_owned(),
-        audience: Audience::Broker,
-        issued_at: now,
-        expires_at: now + 600,
-        permissions: vec!["stream.publish:stream:dev/*/*".parse().unwrap()],
-        actor: None,
-        loopback_only: false,
-    };
+    let claims = Claims::new(
+        "dev".parse().unwrap(),
+        "p:dev".to_owned(),
+        Audience::Broker,
+        (now, 600),
+        vec!["stream.publish:stream:dev/*/*".parse().unwrap()],
+    );
     mint(&SigningKey::generate().unwrap(), &claims).unwrap()
 }

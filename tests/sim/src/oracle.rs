@@ -204,7 +204,10 @@ impl Oracle {
             }
             AppendRefused::SequenceGap { expected } => known(expected),
             AppendRefused::SequenceExpired { .. } => own,
-            AppendRefused::SequenceReused { .. } => true,
+            // Publishers here are native ones: a Kafka producer's refusal is never theirs.
+            AppendRefused::SequenceReused { .. }
+            | AppendRefused::KafkaSequence { .. }
+            | AppendRefused::ProducerFenced { .. } => true,
             AppendRefused::OffsetMismatch { .. }
             | AppendRefused::Empty
             | AppendRefused::TooLarge { .. }

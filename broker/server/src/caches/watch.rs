@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use felix_auth::Action;
+use felix_auth::{Action, Principal};
 use felix_engine::cache::Found;
 use felix_engine::keyed::{Entry, Key};
 use felix_engine::{CloseReason, ReaderEnd, ReaderId, Start, SubscribeRefused};
@@ -27,7 +27,8 @@ use super::call::{read_current, shard_of_key, unreadable, value_of};
 use super::cell::Cell;
 use super::events::{Filter, event, events};
 use super::{CacheHandle, CacheSpec, Kind, closed, forbidden, may_key, may_prefix};
-use crate::conn::stream::{StreamState, gather_small};
+use crate::conn::egress::{Barred, Rests, last_words};
+use crate::conn::stream::StreamState;
 use crate::conn::{Conn, OpenSubscription};
 use crate::limits::PULL_BYTES;
 use crate::shards::cell::now;
@@ -90,10 +91,10 @@ fn filter(ask: &CacheWatch) -> Result<Filter, Failure> {
     }
 }
 
-fn check(state: &StreamState, id: &CacheId, filter: &Filter) -> Result<(), Failure> {
+fn check(principal: &Principal, id: &CacheId, filter: &Filter) -> Result<(), Failure> {
     let allowed = match filter {
-        Filter::Key(key) => may_key(&state.principal, Action::CacheWatch, id, key),
-        Filter::Prefix(prefix) => may_prefix(&state.principal, Action::CacheWatch, id, prefix),
+        Filter::Key(key) => may_key(principal, Action::CacheWatch, id, key),
+        Filter::Prefix(prefix) => may_prefix(principal, Action::CacheWatch, id, prefix),
     };
     if allowed {
         Ok(())
@@ -121,18 +122,12 @@ fn shard(spec: &CacheSpec, filter: &Filter, asked: Option<u32>) -> Result<ShardI
 async fn begin(state: &mut StreamState, ask: CacheWatch) -> Result<(Message, Egress), NotWatched> {
     let filter = filter(&ask)?;
     let id = state.cache_id(&ask.tenant_id, &ask.namespace, &ask.cache)?;
-    check(state, &id, &filter)?;
+    check(&state.principal, &id, &filter)?;
     let handle = state.cache(&id).await?;
     let shard = shard(handle.spec(), &filter, ask.shard)?;
     let cell = open(state, &handle, shard).await?;
     let conn = &state.conn;
-    let open = conn.open_subscription().ok_or_else(|| {
-        Failure::new(
-            Code::LimitExceeded,
-            "this connection has as many subscriptions as it may",
-        )
-        .with_reason("subscriptions")
-    })?;
+    let open = conn.open_subscription(&state.used, state.user(id.namespace.as_str()))?;
     let attached = attach(&cell, ask.from_offset.map(Offset)).await?;
     let with_values = ask.retained || attached.resnapshot;
     let retained = if with_values {
@@ -159,6 +154,7 @@ async fn begin(state: &mut StreamState, ask: CacheWatch) -> Result<(Message, Egr
         retained_count: ask.retained.then_some(retained.len() as u64),
     };
     conn.shared.metrics.cache_watches.increment(1.0);
+    let watched = filter.clone();
     let egress = Egress {
         conn: Arc::clone(conn),
         peer: state.peer,
@@ -171,6 +167,7 @@ async fn begin(state: &mut StreamState, ask: CacheWatch) -> Result<(Message, Egr
         filter,
         retained: retained.into(),
         subscription_id,
+        rests: Rests::on(state, move |principal| check(principal, &id, &watched)),
         _open: open,
     };
     Ok((answer.into(), egress))
@@ -354,6 +351,7 @@ struct Egress {
     /// Current values still to be sent.
     retained: VecDeque<(Key, Entry)>,
     subscription_id: u64,
+    rests: Rests,
     _open: OpenSubscription,
 }
 
@@ -373,15 +371,18 @@ impl Egress {
         let mut chunks = vec![Message::from(hello).encode()];
         let stopped = self.send.stopped();
         tokio::pin!(stopped);
+        let standing = Arc::clone(self.rests.standing());
+        let moved = standing.changed();
+        tokio::pin!(moved);
         loop {
-            if !chunks.is_empty() {
-                gather_small(&mut chunks);
-                if self.send.write_all_chunks(&mut chunks).await.is_err() {
-                    return;
-                }
-                chunks.clear();
+            if !chunks.is_empty() && self.rests.write(&mut self.send, &mut chunks).await.is_err() {
+                return;
             }
             if !self.retained.is_empty() {
+                // Current values are in no order to resume in: who is to come back has them all.
+                if let Err(Barred::Refused(failure)) = self.rests.look_ahead() {
+                    return self.end(Some(Ending::Failed(failure))).await;
+                }
                 match self.next_retained().await {
                     Ok(frames) => chunks = frames,
                     Err(failure) => return self.end(Some(Ending::Failed(failure))).await,
@@ -389,10 +390,16 @@ impl Egress {
                 continue;
             }
             self.reader.cell.pull(self.reader.id, PULL_BYTES);
-            let said = tokio::select! {
-                biased;
-                said = self.mailbox.take() => said,
-                _ = &mut stopped => return,
+            let said = loop {
+                if let Err(barred) = self.rests.look() {
+                    return self.barred(barred).await;
+                }
+                tokio::select! {
+                    biased;
+                    said = self.mailbox.take() => break said,
+                    () = &mut moved => moved.set(standing.changed()),
+                    _ = &mut stopped => return,
+                }
             };
             match said {
                 Said::Deliver(delivery) if delivery.lost > 0 => {
@@ -448,8 +455,26 @@ impl Egress {
         })
     }
 
+    async fn barred(self, why: Barred) {
+        let ending = match why {
+            Barred::Expired => self.goes_on_at(self.position),
+            Barred::Refused(failure) => Ending::Failed(failure),
+        };
+        self.end(Some(ending)).await;
+    }
+
+    /// The client is to watch again here, from this offset.
+    fn goes_on_at(&self, offset: Offset) -> Ending {
+        Ending::Moved(ShardMoved {
+            subscription_id: self.subscription_id,
+            resume_from: self.durable.then_some(offset.0),
+            node_id: Some(self.conn.shared.config.node_id.clone()),
+            addr: None,
+            generation: 0,
+        })
+    }
+
     async fn ended(self, why: ReaderEnd) {
-        let subscription_id = self.subscription_id;
         match why {
             ReaderEnd::TooOld { position, .. } => self.lagged(position).await,
             ReaderEnd::Unreadable { position } => {
@@ -473,14 +498,8 @@ impl Egress {
                 reason: CloseReason::Moved | CloseReason::Reopening,
                 resume,
             } => {
-                let moved = ShardMoved {
-                    subscription_id,
-                    resume_from: self.durable.then_some(resume.0),
-                    node_id: Some(self.conn.shared.config.node_id.clone()),
-                    addr: None,
-                    generation: 0,
-                };
-                self.end(Some(Ending::Moved(moved))).await;
+                let moved = self.goes_on_at(resume);
+                self.end(Some(moved)).await;
             }
         }
     }
@@ -495,10 +514,8 @@ impl Egress {
     }
 
     async fn end(mut self, ending: Option<Ending>) {
-        if let Some(last) = ending.and_then(|ending| self.peer.ending(ending)) {
-            let _ = self.send.write_chunk(last.encode()).await;
-        }
-        let _ = self.send.finish();
+        let last = ending.and_then(|ending| self.peer.ending(ending));
+        last_words(&mut self.send, last.map(|last| last.encode())).await;
     }
 }
 

@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
+use felix_wire::error::Failure;
 use felix_wire::negotiate::Peer;
 use felix_wire::session::{Slot, Window};
 use tokio::sync::Notify;
@@ -32,6 +33,8 @@ struct State {
     /// Bytes of replies in pieces that are in `ready`.
     unsent: usize,
     abandoned: bool,
+    /// What calls are told that are dropped without an answer.
+    ending: Option<Failure>,
 }
 
 /// A place among the answers. Dropped unfilled, it marks the stream as broken: everything behind it could never
@@ -57,6 +60,7 @@ impl Answers {
             replied: 0,
             unsent: 0,
             abandoned: false,
+            ending: None,
         };
         Arc::new(Self {
             state: Mutex::new(state),
@@ -77,6 +81,16 @@ impl Answers {
     pub(crate) fn push(&self, answer: Bytes) {
         self.lock().ready.push(answer);
         self.ready.notify_one();
+    }
+
+    /// From here on, calls that are dropped without an answer are told this.
+    pub(crate) fn ends_with(&self, failure: Failure) {
+        self.lock().ending = Some(failure);
+    }
+
+    /// What a call that is dropped is told instead of that its outcome is unknown.
+    pub(crate) fn ending(&self) -> Option<Failure> {
+        self.lock().ending.clone()
     }
 
     /// Counts a call that was read.

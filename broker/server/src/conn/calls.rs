@@ -81,7 +81,8 @@ impl Caller {
 impl Drop for Caller {
     fn drop(&mut self) {
         if !self.answered {
-            let failure = Failure::new(Code::Unacknowledged, "the broker stopped waiting");
+            let unknown = || Failure::new(Code::Unacknowledged, "the broker stopped waiting");
+            let failure = self.answers.ending().unwrap_or_else(unknown);
             self.send(Err(failure.into()));
         }
     }

@@ -4,13 +4,16 @@ pub(crate) mod answers;
 mod auth;
 mod caches;
 pub(crate) mod calls;
+pub(crate) mod egress;
 mod frames;
 pub(crate) mod groups;
 mod inspect;
 pub(crate) mod principals;
 pub(crate) mod publish;
 mod reads;
+mod renewal;
 mod request;
+pub(crate) mod standing;
 pub(crate) mod stream;
 mod subscribe;
 
@@ -19,18 +22,25 @@ pub(crate) use self::request::producer_id;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use felix_auth::Principal;
+use felix_auth::{CertificateNames, Principal};
+use felix_model::TimeMs;
+use felix_wire::error::{Code, Failure};
+use felix_wire::extension::Expiring;
 use quinn::{Connection, VarInt};
+use rustls::pki_types::CertificateDer;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
+use self::answers::Answers;
+use self::standing::Standing;
 use crate::broker::Shared;
 use crate::limits::{
     AUTHENTICATION_TIMEOUT, CLIENT_STREAMS_FIRST, CLIENT_STREAMS_MAX, CLIENT_UNI_STREAMS_FIRST,
     SUBSCRIPTIONS_PER_CONNECTION_MAX, TOKENS_REMEMBERED_MAX, UNAUTHENTICATED_STREAMS_MAX,
 };
+use crate::quotas::{Exceeded, OpenReader, Present, TenantUse, User};
 
 /// Close code of a connection on which nobody authenticated in time.
 const CLOSE_AUTHENTICATION_TIMEOUT: VarInt = VarInt::from_u32(1);
@@ -41,13 +51,27 @@ pub(crate) struct Conn {
     pub(crate) remote: SocketAddr,
     pub(crate) quic: Connection,
     pub(crate) shared: Arc<Shared>,
+    /// The names in the certificate that the client presented, where tokens are bound to it.
+    pub(crate) certificate: Option<CertificateNames>,
     pub(crate) tasks: TaskTracker,
     authenticated: AtomicBool,
     /// Streams that may be read before they authenticated.
     unknown: Arc<Semaphore>,
     subscriptions: AtomicUsize,
-    /// Tokens that verified, so that forty streams cost one signature check.
-    tokens: Mutex<HashMap<[u8; 32], Arc<Principal>>>,
+    identities: Mutex<Identities>,
+}
+
+/// Who speaks on a connection.
+#[derive(Debug, Default)]
+struct Identities {
+    /// What tokens that verified stand for, so that forty streams cost one signature check.
+    tokens: HashMap<[u8; 32], Arc<Standing>>,
+    /// Everything that was opened, for renewals.
+    standings: Vec<Weak<Standing>>,
+    /// Streams that are told of tokens that run out.
+    told: Vec<(Weak<Answers>, Arc<Principal>)>,
+    /// What the connection counts for.
+    present: Vec<Present>,
 }
 
 impl std::fmt::Debug for Conn {
@@ -64,18 +88,29 @@ pub(crate) async fn serve(quic: Connection, id: u64, shared: Arc<Shared>) {
     let conn = Arc::new(Conn {
         id,
         remote: quic.remote_address(),
+        certificate: certificate(&quic, &shared),
         quic,
         shared,
         tasks: TaskTracker::new(),
         authenticated: AtomicBool::new(false),
         unknown: Arc::new(Semaphore::new(UNAUTHENTICATED_STREAMS_MAX)),
         subscriptions: AtomicUsize::new(0),
-        tokens: Mutex::new(HashMap::new()),
+        identities: Mutex::default(),
     });
     accept_streams(&conn).await;
     // Every stream's task sees the lost connection and ends by itself.
     conn.tasks.close();
     conn.tasks.wait().await;
+}
+
+/// What the client's certificate says, where it counts.
+fn certificate(quic: &Connection, shared: &Shared) -> Option<CertificateNames> {
+    if !shared.config.tls_client_cert_bind_subject {
+        return None;
+    }
+    let identity = quic.peer_identity()?;
+    let chain = identity.downcast::<Vec<CertificateDer<'static>>>().ok()?;
+    chain.first().map(|leaf| CertificateNames::read(leaf))
 }
 
 async fn accept_streams(conn: &Arc<Conn>) {
@@ -134,53 +169,155 @@ impl Conn {
         self.authenticated.load(Ordering::Relaxed)
     }
 
-    /// Remembers that a stream of this connection presented a good token.
-    pub(crate) fn remember(&self, token: [u8; 32], principal: &Arc<Principal>) {
-        self.authenticated.store(true, Ordering::Relaxed);
-        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        if tokens.len() >= TOKENS_REMEMBERED_MAX {
-            tokens.clear();
+    /// Counts the connection for whoever speaks on it, and gives what his tenant uses.
+    ///
+    /// # Errors
+    /// [`Exceeded`]: he has as many connections as he may.
+    pub(crate) fn admit(&self, principal: &Principal) -> Result<Arc<TenantUse>, Exceeded> {
+        let mut identities = self.identities();
+        let present = &mut identities.present;
+        let known = present
+            .iter()
+            .position(|present| *present.tenant() == principal.tenant);
+        let mut entered = match known {
+            Some(known) => present.swap_remove(known),
+            None => self.shared.used(&principal.tenant).enter()?,
+        };
+        let spoken = entered.speaks_for(&principal.subject);
+        let used = Arc::clone(entered.used());
+        // A tenant for which nobody speaks here counts for nothing.
+        if spoken.is_ok() || known.is_some() {
+            present.push(entered);
         }
-        tokens.insert(token, Arc::clone(principal));
+        spoken.map(|()| used)
     }
 
-    /// The principal of a token that verified on this connection before.
-    pub(crate) fn remembered(&self, token: &[u8; 32]) -> Option<Arc<Principal>> {
-        self.tokens
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(token)
-            .cloned()
+    /// Remembers what a good token of a stream of this connection stands for.
+    pub(crate) fn remember(&self, token: [u8; 32], standing: &Arc<Standing>) {
+        self.authenticated.store(true, Ordering::Relaxed);
+        let mut identities = self.identities();
+        if identities.tokens.len() >= TOKENS_REMEMBERED_MAX {
+            identities.tokens.clear();
+        }
+        identities.tokens.insert(token, Arc::clone(standing));
+        let standings = &mut identities.standings;
+        standings.retain(|known| known.strong_count() > 0);
+        standings.push(Arc::downgrade(standing));
+    }
+
+    /// What a token that verified on this connection before stands for.
+    pub(crate) fn remembered(&self, token: &[u8; 32]) -> Option<Arc<Standing>> {
+        self.identities().tokens.get(token).cloned()
     }
 
     /// Forgets a token, so that it is verified anew.
     pub(crate) fn forget(&self, token: &[u8; 32]) {
-        self.tokens
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(token);
+        let forgotten = self.identities().tokens.remove(token);
+        drop(forgotten);
     }
 
-    /// Takes one of the connection's subscriptions, or `None` when it has as many as it may.
-    pub(crate) fn open_subscription(self: &Arc<Self>) -> Option<OpenSubscription> {
+    /// A token took the place of whatever token stood for this before, which is verified anew when it comes again.
+    fn replace(&self, token: [u8; 32], standing: &Arc<Standing>) {
+        let mut identities = self.identities();
+        let tokens = &mut identities.tokens;
+        tokens.retain(|_, known| !Arc::ptr_eq(known, standing));
+        tokens.entry(token).or_insert_with(|| Arc::clone(standing));
+    }
+
+    /// What a number stands for here.
+    fn standing(&self, id: u64) -> Option<Arc<Standing>> {
+        let identities = self.identities();
+        let mut standings = identities.standings.iter().filter_map(Weak::upgrade);
+        standings.find(|standing| standing.id == id)
+    }
+
+    /// Has a stream told of every token of its principal that runs out, those that do so already included.
+    pub(crate) fn keep_told(&self, answers: &Arc<Answers>, principal: &Arc<Principal>) {
+        let standings: Vec<_> = {
+            let mut identities = self.identities();
+            identities.told.retain(|(told, _)| told.strong_count() > 0);
+            let told = (Arc::downgrade(answers), Arc::clone(principal));
+            identities.told.push(told);
+            let standings = identities.standings.iter().filter_map(Weak::upgrade);
+            standings.collect()
+        };
+        for standing in standings {
+            if standing.is_expiring() {
+                self.tell_expiring(&standing, crate::shards::cell::now());
+            }
+        }
+    }
+
+    /// Tells the client that the token behind something that is open runs out.
+    pub(crate) fn tell_expiring(&self, standing: &Arc<Standing>, now: TimeMs) {
+        let holder = standing.holder().principal;
+        let frame = Expiring {
+            left_ms: standing.left_ms(now),
+        }
+        .encode(standing.id);
+        let identities = self.identities();
+        let mut remembered = identities.tokens.values();
+        let remembered = remembered.any(|known| Arc::ptr_eq(known, standing));
+        // The caller holds it, and perhaps what is only remembered here: nothing that is open.
+        if Arc::strong_count(standing) <= 1 + usize::from(remembered) {
+            return;
+        }
+        for (answers, principal) in &identities.told {
+            if renewal::is_same(principal, &holder)
+                && let Some(answers) = answers.upgrade()
+            {
+                answers.push(frame.clone());
+            }
+        }
+    }
+
+    fn identities(&self) -> MutexGuard<'_, Identities> {
+        self.identities
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes one of the connection's subscriptions, and one of those that quotas allow.
+    ///
+    /// # Errors
+    /// The connection has as many as it may, or `quota_exceeded`.
+    pub(crate) fn open_subscription(
+        self: &Arc<Self>,
+        used: &Arc<TenantUse>,
+        by: User<'_>,
+    ) -> Result<OpenSubscription, Failure> {
+        let reader = used.open_reader(by);
+        let reader = reader.map_err(|exceeded| self.shared.exceeded(exceeded))?;
         self.subscriptions
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
                 (open < SUBSCRIPTIONS_PER_CONNECTION_MAX).then_some(open + 1)
             })
-            .ok()?;
+            .map_err(|_| {
+                Failure::new(
+                    Code::LimitExceeded,
+                    "this connection has as many subscriptions as it may",
+                )
+                .with_reason("subscriptions")
+            })?;
         self.shared.metrics.subscriptions.increment(1.0);
-        Some(OpenSubscription(Arc::clone(self)))
+        Ok(OpenSubscription {
+            conn: Arc::clone(self),
+            _reader: reader,
+        })
     }
 }
 
 /// Counts while a subscription is open.
 #[derive(Debug)]
-pub(crate) struct OpenSubscription(Arc<Conn>);
+pub(crate) struct OpenSubscription {
+    conn: Arc<Conn>,
+    _reader: OpenReader,
+}
 
 impl Drop for OpenSubscription {
     fn drop(&mut self) {
-        self.0.subscriptions.fetch_sub(1, Ordering::Relaxed);
-        self.0.shared.metrics.subscriptions.decrement(1.0);
+        self.conn.subscriptions.fetch_sub(1, Ordering::Relaxed);
+        self.conn.shared.metrics.subscriptions.decrement(1.0);
     }
 }
 

@@ -39,15 +39,12 @@ mod tests {
     use super::*;
 
     fn principal(subject: &str) -> Principal {
-        Principal {
-            tenant: "dev".parse().unwrap(),
-            subject: subject.into(),
-            actor: None,
-            issued_at_ms: TimeMs(0),
-            expires_at_ms: TimeMs(1),
-            loopback_only: false,
-            permissions: Arc::default(),
-        }
+        Principal::new(
+            "dev".parse().unwrap(),
+            subject,
+            (TimeMs(0), TimeMs(1)),
+            Arc::default(),
+        )
     }
 
     #[test]

@@ -23,6 +23,15 @@ use crate::commits;
     reason = "whatever else there is on the wire is refused alike, also what is added to it"
 )]
 pub(crate) async fn answer(state: &mut StreamState, message: Message) -> bool {
+    let publishes = matches!(
+        message,
+        Message::Publish(_) | Message::PublishBatch(_) | Message::PublishIdempotent(_)
+    );
+    // These are answered in a form of their own.
+    if !publishes && let Some(failure) = state.refusal() {
+        state.answers.push(state.peer.error(failure).encode());
+        return false;
+    }
     let answered = match message {
         Message::Publish(one) => publish_one(state, one).await,
         Message::PublishBatch(batch) => publish_batch(state, batch).await,

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use felix_auth::{Action, Principal};
 use felix_model::{CacheId, StreamId};
 use felix_wire::error::{Code, Failure};
-use felix_wire::extension::Request as ExtensionRequest;
+use felix_wire::extension::{Extension, Request as ExtensionRequest};
 use felix_wire::frame::Incoming;
 use felix_wire::message::PublishWidth;
 use felix_wire::negotiate::Peer;
@@ -18,10 +18,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::answers::Answers;
 use super::calls::{Caller, Gathered, hand_over};
+use super::egress::{cut, revoked};
 use super::frames::{Frames, FramesEnded};
-use super::{Conn, auth, publish, request};
+use super::standing::{Over, Standing, Stands};
+use super::{Conn, auth, publish, renewal, request};
 use crate::caches::CacheHandle;
-use crate::limits::{FETCHED_REMEMBERED_MAX, ROUTES_REMEMBERED_MAX, SMALL_FRAME_BYTES};
+use crate::limits::{
+    ENDING_WAIT, FETCHED_REMEMBERED_MAX, ROUTES_REMEMBERED_MAX, SMALL_FRAME_BYTES,
+};
+use crate::quotas::{TenantUse, User};
 use crate::shards::{StreamHandle, StreamSpec};
 
 /// Polls of one stream that are kept in mind before those that were answered are let go.
@@ -31,6 +36,14 @@ const POLLS_KEPT_MAX: usize = 16;
 pub(crate) struct StreamState {
     pub(crate) conn: Arc<Conn>,
     pub(crate) principal: Arc<Principal>,
+    /// What the stream rests on, and how it was at the last look.
+    pub(crate) standing: Arc<Standing>,
+    /// What its tenant uses.
+    pub(crate) used: Arc<TenantUse>,
+    seen: u64,
+    over: Option<Over>,
+    /// Something was refused because of it.
+    refused: bool,
     pub(crate) peer: Peer,
     pub(crate) answers: Arc<Answers>,
     /// Streams this one publishes to, by the names as they stand in its frames.
@@ -98,7 +111,13 @@ pub(crate) async fn serve(conn: Arc<Conn>, send: Option<SendStream>, recv: RecvS
     // Otherwise it was refused, is gone, or was silent for too long.
     if let Ok(Some(mut state)) = opened {
         wire.frames.accept(session.accepts());
-        run(&mut state, &session, &mut wire).await;
+        let ran = run(&mut state, &session, &mut wire).await;
+        if ran == Ran::Revoked {
+            let last = end_revoked(&mut state, &mut wire);
+            if tokio::time::timeout(ENDING_WAIT, last).await.is_err() {
+                wire.cut();
+            }
+        }
     }
     wire.frames.stop();
     wire.finish().await;
@@ -121,6 +140,30 @@ impl Wire {
         let written = send.write_all_chunks(frames).await.is_ok();
         frames.clear();
         written
+    }
+
+    /// The same for as long as the standing lasts.
+    async fn write_while(&mut self, standing: &Standing, frames: &mut Vec<Bytes>) -> bool {
+        let written = {
+            let writing = self.write(frames);
+            tokio::pin!(writing);
+            tokio::select! {
+                biased;
+                written = &mut writing => Some(written),
+                () = revoked(standing) => tokio::time::timeout(ENDING_WAIT, writing).await.ok(),
+            }
+        };
+        if written.is_none() {
+            self.cut();
+        }
+        written.unwrap_or(false)
+    }
+
+    /// Says no more, also not what is on its way.
+    fn cut(&mut self) {
+        if let Some(mut send) = self.send.take() {
+            cut(&mut send);
+        }
     }
 
     /// Resolves when the client does not want answers any more, or is gone.
@@ -176,17 +219,28 @@ async fn open(conn: &Arc<Conn>, session: &mut Session, wire: &mut Wire) -> Optio
     };
     let answer = match heard {
         Heard::Auth(message, offer) => match auth::authenticate(conn, &message).await {
-            Ok(principal) => {
+            Ok((standing, used)) => {
                 let grant = conn.shared.served.grant(&offer);
                 session.open(grant.peer);
                 if !wire.write(&mut vec![grant.answer.encode()]).await {
                     return None;
                 }
+                let answers = Answers::new(&grant.peer);
+                let principal = standing.holder().principal;
+                if grant.peer.extensions.contains(Extension::Reauth) {
+                    conn.keep_told(&answers, &principal);
+                }
                 return Some(StreamState {
                     conn: Arc::clone(conn),
                     principal,
+                    standing,
+                    used,
+                    // Looked at before the first frame is carried out.
+                    seen: u64::MAX,
+                    over: None,
+                    refused: false,
                     peer: grant.peer,
-                    answers: Answers::new(&grant.peer),
+                    answers,
                     routes: HashMap::new(),
                     cache: None,
                     width: None,
@@ -210,18 +264,42 @@ async fn open(conn: &Arc<Conn>, session: &mut Session, wire: &mut Wire) -> Optio
     None
 }
 
-async fn run(state: &mut StreamState, session: &Session, wire: &mut Wire) {
+/// How a stream came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ran {
+    /// Everything is said, or nobody is there any more.
+    Out,
+    /// What it rests on was revoked.
+    Revoked,
+}
+
+async fn run(state: &mut StreamState, session: &Session, wire: &mut Wire) -> Ran {
     let mut out = Vec::new();
     let mut finished = false;
     let mut ending = false;
     // Nobody reads a stream any more that has said all it will, but its client may still go away.
     let gone = wire.gone();
     tokio::pin!(gone);
+    let standing = Arc::clone(&state.standing);
+    let moved = standing.changed();
+    tokio::pin!(moved);
     loop {
+        // One comparison a turn, however many requests it holds.
+        if standing.serial() != state.seen {
+            moved.set(standing.changed());
+            state.look();
+            if let Some(Over::Revoked(_)) = state.over {
+                return Ran::Revoked;
+            }
+        }
         while !ending && !state.answers.is_full() {
             match wire.frames.buffered() {
                 Ok(Some(frame)) => ending = hear(state, session, frame).await,
-                Ok(None) => break,
+                Ok(None) => {
+                    // What came with the request that was refused is refused as well.
+                    ending = state.has_refused();
+                    break;
+                }
                 Err(error) => {
                     if let FramesEnded::Refused(why) = error {
                         state.answers_refusal(session.unreadable(why));
@@ -235,25 +313,62 @@ async fn run(state: &mut StreamState, session: &Session, wire: &mut Wire) {
             Box::pin(hand_over(state, calls)).await;
         }
         let taken = state.answers.take(&mut out);
-        if !out.is_empty() && !wire.write(&mut out).await {
-            return;
+        if !out.is_empty() && !wire.write_while(&standing, &mut out).await {
+            return Ran::Out;
         }
         if taken.is_err() || ((ending || finished) && state.answers.is_idle()) {
-            return;
+            return Ran::Out;
         }
         tokio::select! {
             biased;
             () = state.answers.ready() => {}
-            () = &mut gone, if finished => return,
+            () = &mut moved => {}
+            () = &mut gone, if finished => return Ran::Out,
             more = wire.frames.fill(), if !ending && !finished && !state.answers.is_full() => {
                 match more {
                     Ok(true) => {}
                     Ok(false) => finished = true,
-                    Err(_) => return,
+                    Err(_) => return Ran::Out,
                 }
             }
         }
     }
+}
+
+/// Says why the stream ends, once what was accepted on it is answered.
+async fn end_revoked(state: &mut StreamState, wire: &mut Wire) {
+    let Some(over) = state.standing.over() else {
+        return;
+    };
+    state.answers.ends_with(over.failure());
+    // Polls that wait are taken back.
+    state.asked.clear();
+    let mut out = Vec::new();
+    let mut written = true;
+    let settled = async {
+        loop {
+            let taken = state.answers.take(&mut out);
+            written = false;
+            if !wire.write(&mut out).await {
+                return false;
+            }
+            written = true;
+            if taken.is_err() || state.answers.is_idle() {
+                return true;
+            }
+            state.answers.ready().await;
+        }
+    };
+    // What waits for records may wait for long: the last word is said without it.
+    match tokio::time::timeout(ENDING_WAIT / 2, settled).await {
+        Ok(true) => {}
+        Ok(false) => return,
+        // Behind a part of a frame nothing can be said.
+        Err(_) if !written => return wire.cut(),
+        Err(_) => out.clear(),
+    }
+    out.push(state.peer.error(over.failure()).encode());
+    wire.write(&mut out).await;
 }
 
 /// Carries out one frame. `true` when the stream ends after its answers.
@@ -279,7 +394,17 @@ async fn hear(state: &mut StreamState, session: &Session, frame: Incoming) -> bo
             request: ExtensionRequest::Call(call),
         } => {
             let caller = Caller::new(&state.answers, correlation);
-            state.calls.push(call, caller);
+            match state.refusal() {
+                Some(failure) => caller.fail(failure),
+                None => state.calls.push(call, caller),
+            }
+            false
+        }
+        Heard::Extension {
+            correlation,
+            request: ExtensionRequest::Renew(renew),
+        } => {
+            Box::pin(renewal::renew(state, correlation, renew)).await;
             false
         }
         Heard::Refused(refusal) => {
@@ -293,6 +418,55 @@ async fn hear(state: &mut StreamState, session: &Session, frame: Incoming) -> bo
 }
 
 impl StreamState {
+    /// Looks at what the stream rests on.
+    fn look(&mut self) {
+        self.seen = self.standing.serial();
+        match self.standing.now() {
+            Stands::For(principal) => {
+                if !Arc::ptr_eq(&principal, &self.principal) {
+                    // What the earlier token allowed is asked anew.
+                    self.routes.clear();
+                    self.principal = principal;
+                }
+            }
+            Stands::Over(over) => self.over = Some(over),
+        }
+    }
+
+    /// How what it rests on was at the last look.
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// What requests are answered with instead of being carried out.
+    pub(crate) fn refusal(&mut self) -> Option<Failure> {
+        let over = self.over?;
+        self.refused = true;
+        Some(over.failure())
+    }
+
+    fn has_refused(&self) -> bool {
+        self.refused
+    }
+
+    /// Who uses what is used in a namespace.
+    pub(crate) fn user<'a>(&'a self, namespace: &'a str) -> User<'a> {
+        User {
+            namespace,
+            principal: &self.principal.subject,
+        }
+    }
+
+    /// Counts a write against everything that bounds its author.
+    ///
+    /// # Errors
+    /// `tenant_quota` or `quota_exceeded`, with when it is worth trying again.
+    pub(crate) fn writes(&self, namespace: &str, bytes: u64, records: u64) -> Result<(), Failure> {
+        self.used
+            .write(self.user(namespace), bytes, records)
+            .map_err(|exceeded| self.conn.shared.exceeded(exceeded))
+    }
+
     fn answers_refusal(&self, refusal: Refusal) {
         let Some(answer) = refusal.answer else { return };
         if refusal.publish {

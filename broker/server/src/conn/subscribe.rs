@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use felix_auth::{Action, Resource};
+use felix_auth::{Action, Principal, Resource};
 use felix_engine::{CloseReason, ReaderEnd, ReaderId, Start, SubscribeRefused};
 use felix_model::{Offset, StreamId};
 use felix_wire::error::{Code, Failure};
@@ -16,8 +16,9 @@ use felix_wire::message::{
 use felix_wire::negotiate::{Ending, Peer};
 use quinn::SendStream;
 
+use super::egress::{Barred, Rests, last_words};
 use super::publish::closed;
-use super::stream::{StreamState, forbidden, gather_small};
+use super::stream::{StreamState, forbidden};
 use super::{Conn, OpenSubscription};
 use crate::broker::Listing;
 use crate::events::{Form, frames};
@@ -63,12 +64,16 @@ impl From<Failure> for NotSubscribed {
 
 /// What reading a stream needs.
 pub(crate) fn check_read(state: &StreamState, id: &StreamId) -> Result<(), Failure> {
+    may_read(&state.principal, id)
+}
+
+fn may_read(principal: &Principal, id: &StreamId) -> Result<(), Failure> {
     let resource = Resource::Stream {
         tenant: id.tenant.as_str(),
         namespace: id.namespace.as_str(),
         stream: id.stream.as_str(),
     };
-    if state.principal.allows(Action::StreamSubscribe, &resource) {
+    if principal.allows(Action::StreamSubscribe, &resource) {
         Ok(())
     } else {
         Err(forbidden("stream.subscribe", id))
@@ -111,13 +116,7 @@ async fn begin(state: &StreamState, ask: &Subscribe) -> Result<Subscription, Not
     check_read(state, &id)?;
     let shard = ask.shard.unwrap_or(0);
     let (spec, cell) = open_shard(state, &id, shard).await?;
-    let open = conn.open_subscription().ok_or_else(|| {
-        Failure::new(
-            Code::LimitExceeded,
-            "this connection has as many subscriptions as it may",
-        )
-        .with_reason("subscriptions")
-    })?;
+    let open = conn.open_subscription(&state.used, state.user(id.namespace.as_str()))?;
     let start = match ask.start.unwrap_or(message::Start::Latest) {
         message::Start::Latest => Start::Latest,
         message::Start::Earliest => Start::Earliest,
@@ -177,6 +176,8 @@ async fn begin(state: &StreamState, ask: &Subscribe) -> Result<Subscription, Not
             form,
             subscription_id,
             durable,
+            position: start,
+            rests: Rests::on(state, move |principal| may_read(principal, &id)),
             listing,
             open,
         },
@@ -232,6 +233,9 @@ struct Egress {
     form: Form,
     subscription_id: u64,
     durable: bool,
+    /// Everything below it was written. Exclusive.
+    position: Offset,
+    rests: Rests,
     listing: Listing,
     open: OpenSubscription,
 }
@@ -246,23 +250,29 @@ impl Egress {
         let mut chunks = vec![Message::from(hello).encode()];
         let stopped = self.send.stopped();
         tokio::pin!(stopped);
+        let standing = Arc::clone(self.rests.standing());
+        let moved = standing.changed();
+        tokio::pin!(moved);
         loop {
-            if !chunks.is_empty() {
-                gather_small(&mut chunks);
-                if self.send.write_all_chunks(&mut chunks).await.is_err() {
-                    return;
-                }
-                chunks.clear();
+            if !chunks.is_empty() && self.rests.write(&mut self.send, &mut chunks).await.is_err() {
+                return;
             }
             self.reader.cell.pull(self.reader.id, PULL_BYTES);
-            let said = tokio::select! {
-                biased;
-                said = self.mailbox.take() => said,
-                _ = &mut stopped => return,
+            let said = loop {
+                if let Err(barred) = self.rests.look() {
+                    return self.barred(barred).await;
+                }
+                tokio::select! {
+                    biased;
+                    said = self.mailbox.take() => break said,
+                    () = &mut moved => moved.set(standing.changed()),
+                    _ = &mut stopped => return,
+                }
             };
             match said {
                 Said::Deliver(delivery) => match frames(&self.form, &delivery, &mut chunks) {
                     Ok(delivered) => {
+                        self.position = delivered.next;
                         self.listing.delivered(delivered.next, delivery.lost);
                         let metrics = &self.conn.shared.metrics;
                         metrics.delivered_messages.increment(delivered.records);
@@ -283,9 +293,27 @@ impl Egress {
         }
     }
 
+    async fn barred(self, why: Barred) {
+        let ending = match why {
+            Barred::Expired => self.goes_on_at(self.position),
+            Barred::Refused(failure) => Ending::Failed(failure),
+        };
+        self.end(ending).await;
+    }
+
+    /// The client is to subscribe again here, from this offset.
+    fn goes_on_at(&self, offset: Offset) -> Ending {
+        Ending::Moved(ShardMoved {
+            subscription_id: self.subscription_id,
+            resume_from: self.durable.then_some(offset.0),
+            node_id: Some(self.conn.shared.config.node_id.clone()),
+            addr: None,
+            generation: 0,
+        })
+    }
+
     async fn ended(self, why: ReaderEnd) {
         let subscription_id = self.subscription_id;
-        let resume = |offset: Offset| self.durable.then_some(offset.0);
         let ending = match why {
             ReaderEnd::TooOld { position, .. } => Ending::Lagged(SubscriptionLagged {
                 subscription_id,
@@ -314,23 +342,14 @@ impl Egress {
             ReaderEnd::Closed {
                 reason: CloseReason::Moved | CloseReason::Reopening,
                 resume: offset,
-            } => Ending::Moved(ShardMoved {
-                subscription_id,
-                resume_from: resume(offset),
-                node_id: Some(self.conn.shared.config.node_id.clone()),
-                addr: None,
-                generation: 0,
-            }),
+            } => self.goes_on_at(offset),
         };
         self.end(ending).await;
     }
 
     async fn end(mut self, ending: Ending) {
-        if let Some(last) = self.peer.ending(ending) {
-            // A client that is gone needs no ending.
-            let _ = self.send.write_chunk(last.encode()).await;
-        }
-        let _ = self.send.finish();
+        let last = self.peer.ending(ending).map(|last| last.encode());
+        last_words(&mut self.send, last).await;
         drop(self.open);
     }
 }

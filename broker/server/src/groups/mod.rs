@@ -68,6 +68,10 @@ pub(crate) async fn call(
     reply: impl FnOnce() -> Reply,
 ) -> Result<(), Failure> {
     permit(&state.principal, &handle.spec().id, &ask)?;
+    if let Ask::Schedule { batch, .. } = &ask {
+        let id = &handle.spec().id;
+        state.writes(id.namespace.as_str(), batch.len() as u64, 1)?;
+    }
     let cell = open_cell(&state.conn.shared, handle, shard).await?;
     let waits = matches!(&ask, Ask::Poll(poll) if poll.wait_ms > 0);
     let reply = reply();
@@ -250,19 +254,16 @@ mod tests {
 
     #[test]
     fn who_may_only_publish_may_not_read_what_waits_for_its_time() {
-        let principal = |grants: &[&str]| Principal {
-            tenant: "t".parse().unwrap(),
-            subject: "p".into(),
-            actor: None,
-            issued_at_ms: TimeMs(0),
-            expires_at_ms: TimeMs(1),
-            loopback_only: false,
-            permissions: Arc::new(Permissions::compile(
-                "t",
-                grants
-                    .iter()
-                    .map(|grant| grant.parse::<Permission>().unwrap()),
-            )),
+        let principal = |grants: &[&str]| {
+            let grants = grants
+                .iter()
+                .map(|grant| grant.parse::<Permission>().unwrap());
+            Principal::new(
+                "t".parse().unwrap(),
+                "p",
+                (TimeMs(0), TimeMs(1)),
+                Arc::new(Permissions::compile("t", grants)),
+            )
         };
         let publisher = principal(&["stream.publish:stream:t/n/s"]);
         let both = principal(&[

@@ -81,6 +81,8 @@ pub(crate) enum Answer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker<'a> {
     pub(crate) connection: u64,
+    /// What the member's token stands for on that connection.
+    pub(crate) standing: u64,
     pub(crate) principal: &'a Principal,
     pub(crate) group: &'a str,
     pub(crate) member: &'a str,
@@ -121,8 +123,24 @@ struct Name {
 #[derive(Debug)]
 struct Group {
     core: Assigned,
-    /// Of each member the connection it joined on, and the number of that joining.
-    joined: HashMap<MemberId, (u64, u64)>,
+    joined: HashMap<MemberId, Joined>,
+}
+
+/// How a member came in.
+#[derive(Clone, Copy, Debug)]
+struct Joined {
+    connection: u64,
+    /// The number of the joining.
+    session: u64,
+    /// What it spoke under last.
+    standing: u64,
+}
+
+/// From where a member speaks: a connection, and what its token stands for there.
+#[derive(Clone, Copy, Debug)]
+struct Speaks {
+    connection: u64,
+    standing: u64,
 }
 
 impl Members {
@@ -193,6 +211,29 @@ impl Members {
         });
     }
 
+    /// Takes out every member that speaks under a standing, as if it had left: it may not work any more.
+    pub(crate) fn expel(&self, now: TimeMs, standing: u64) {
+        self.lock().by_name.retain(|_, group| {
+            let lost: Vec<_> = group
+                .joined
+                .iter()
+                .filter(|(_, joined)| joined.standing == standing)
+                .map(|(member, joined)| (member.clone(), joined.session))
+                .collect();
+            let mut effects = Vec::new();
+            for (member, session) in lost {
+                let leave = AssignedInput::Leave {
+                    ticket: Ticket(0),
+                    member,
+                    session,
+                };
+                group.core.handle(now, leave, &mut effects);
+            }
+            group.forget_lost();
+            !group.core.is_empty()
+        });
+    }
+
     fn lock(&self) -> MutexGuard<'_, Groups> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -255,7 +296,11 @@ pub(crate) async fn call(
         group: asker.group.to_owned(),
     };
     let now = TimeMs(u64::try_from(shared.shards.elapsed().as_millis()).unwrap_or(u64::MAX));
-    let who = (asker.connection, asker.member);
+    let from = Speaks {
+        connection: asker.connection,
+        standing: asker.standing,
+    };
+    let who = (from, asker.member);
     shared.members.turn(now, &name, spec.shards, who, op)
 }
 
@@ -266,7 +311,7 @@ impl Members {
         now: TimeMs,
         name: &Name,
         shards: u32,
-        (connection, member): (u64, &str),
+        (from, member): (Speaks, &str),
         op: Op,
     ) -> Result<Answer, Failure> {
         let mut groups = self.lock();
@@ -289,7 +334,7 @@ impl Members {
             core: Assigned::new(self.options(), shards),
             joined: HashMap::new(),
         });
-        let outcome = group.turn(now, sessions, connection, member, op);
+        let outcome = group.turn(now, sessions, from, member, op);
         group.forget_lost();
         let beat_ms = group.core.is_settling().then_some(WAITING_BEAT_MS);
         if group.core.is_empty() {
@@ -318,7 +363,7 @@ impl Group {
         &mut self,
         now: TimeMs,
         sessions: &mut u64,
-        connection: u64,
+        from: Speaks,
         member: MemberId,
         op: Op,
     ) -> Result<AssignedAnswer, MembershipRefused> {
@@ -340,10 +385,15 @@ impl Group {
             (Op::Heartbeat { .. } | Op::Leave, None) => {
                 return Err(MembershipRefused::UnknownMember);
             }
-            (Op::Heartbeat { .. } | Op::Leave, Some((other, _))) if other != connection => {
+            (Op::Heartbeat { .. } | Op::Leave, Some(joined))
+                if joined.connection != from.connection =>
+            {
                 return Err(MembershipRefused::Fenced);
             }
-            (Op::Heartbeat { generation, held }, Some((_, session))) => {
+            (Op::Heartbeat { generation, held }, Some(Joined { session, .. })) => {
+                if let Some(joined) = self.joined.get_mut(&member) {
+                    joined.standing = from.standing;
+                }
                 let beat = Beat {
                     member: member.clone(),
                     session,
@@ -353,7 +403,7 @@ impl Group {
                 };
                 AssignedInput::Beat { ticket, beat }
             }
-            (Op::Leave, Some((_, session))) => AssignedInput::Leave {
+            (Op::Leave, Some(Joined { session, .. })) => AssignedInput::Leave {
                 ticket,
                 member: member.clone(),
                 session,
@@ -368,7 +418,12 @@ impl Group {
             |AssignedEffect { outcome, .. }| outcome,
         );
         if is_join && outcome.is_ok() {
-            self.joined.insert(member, (connection, *sessions));
+            let joined = Joined {
+                connection: from.connection,
+                session: *sessions,
+                standing: from.standing,
+            };
+            self.joined.insert(member, joined);
         }
         outcome
     }

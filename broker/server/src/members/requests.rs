@@ -61,6 +61,7 @@ async fn asked(
 ) -> Result<Answer, Failure> {
     let asker = Asker {
         connection: state.conn.id,
+        standing: state.standing.id,
         principal: &state.principal,
         group: group.as_str(),
         member: member.as_str(),

@@ -14,7 +14,13 @@ fn ask(members: &Members, now: u64, who: (u64, &str), op: Op) -> Result<Answer, 
         incarnation: Incarnation(1),
         group: "g".into(),
     };
-    members.turn(TimeMs(now), &name, 4, who, op)
+    let (connection, member) = who;
+    let speaks = Speaks {
+        connection,
+        // One token for each connection.
+        standing: 100 + connection,
+    };
+    members.turn(TimeMs(now), &name, 4, (speaks, member), op)
 }
 
 fn join(held: &[u32]) -> Op {
@@ -73,6 +79,19 @@ fn a_heartbeat_from_another_connection_than_the_joining_is_refused() {
     };
     assert!(ask(&members, 4, (3, "a"), short).is_err());
     assignment(ask(&members, 5, (2, "a"), beat(0, &[])));
+}
+
+#[test]
+fn who_speaks_under_a_revoked_token_is_out_and_others_stay() {
+    let members = members(0);
+    assignment(ask(&members, 0, (1, "a"), join(&[])));
+    assignment(ask(&members, 0, (2, "b"), join(&[])));
+    members.expel(TimeMs(1), 101);
+    let refused = ask(&members, 2, (1, "a"), beat(0, &[])).unwrap_err();
+    assert_eq!(refused.reason(), Some("unknown_member"));
+    assignment(ask(&members, 2, (2, "b"), join(&[])));
+    members.expel(TimeMs(3), 102);
+    assert!(members.lock().by_name.is_empty());
 }
 
 #[test]

@@ -13,11 +13,13 @@
 //! says they mean; an unknown one is refused, as it may change the body.
 
 pub mod raw;
+mod reauth;
 mod records;
 pub mod requests;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
+pub use self::reauth::{Expiring, Renew, Renewed};
 pub use self::records::{Deliver, PublishRecords, Published, RecordsHead};
 use self::requests::{Call, CallKind, Reply};
 use crate::ack::{Owner, put_cut};
@@ -40,11 +42,13 @@ pub enum Extension {
     Requests,
     /// Record batches as they stand in the log, and groups of the Kafka protocol.
     Raw,
+    /// A fresh token for what is open.
+    Reauth,
 }
 
 impl Extension {
     /// Every extension this library knows.
-    pub const ALL: [Self; 3] = [Self::Records, Self::Requests, Self::Raw];
+    pub const ALL: [Self; 4] = [Self::Records, Self::Requests, Self::Raw, Self::Reauth];
 
     /// The name it is negotiated by.
     pub const fn name(self) -> &'static str {
@@ -52,6 +56,7 @@ impl Extension {
             Self::Records => "records",
             Self::Requests => "requests",
             Self::Raw => "raw",
+            Self::Reauth => "reauth",
         }
     }
 
@@ -60,6 +65,7 @@ impl Extension {
             Self::Records => 0x0001,
             Self::Requests => 0x0002,
             Self::Raw => 0x0004,
+            Self::Reauth => 0x0008,
         }
     }
 }
@@ -131,15 +137,24 @@ pub enum Kind {
     Call(CallKind),
     /// `requests` or `raw`: the answer to a call.
     Reply(CallKind),
+    /// `reauth`: a token is about to run out.
+    Expiring,
+    /// `reauth`: brings the next token.
+    Renew,
+    /// `reauth`: the token was taken.
+    Renewed,
 }
 
 impl Kind {
     /// What is not a call or its reply.
-    const SINGLE: [Self; 4] = [
+    const SINGLE: [Self; 7] = [
         Self::Refused,
         Self::PublishRecords,
         Self::Published,
         Self::Deliver,
+        Self::Expiring,
+        Self::Renew,
+        Self::Renewed,
     ];
 
     /// Every kind this library knows.
@@ -159,6 +174,9 @@ impl Kind {
             Self::Deliver => 0x0103,
             Self::Call(kind) => kind.number(),
             Self::Reply(kind) => kind.reply_number(),
+            Self::Expiring => 0x0401,
+            Self::Renew => 0x0402,
+            Self::Renewed => 0x0482,
         }
     }
 
@@ -177,6 +195,7 @@ impl Kind {
             Self::Refused => None,
             Self::PublishRecords | Self::Published | Self::Deliver => Some(Extension::Records),
             Self::Call(kind) | Self::Reply(kind) => Some(kind.extension()),
+            Self::Expiring | Self::Renew | Self::Renewed => Some(Extension::Reauth),
         }
     }
 }
@@ -221,7 +240,15 @@ impl ExtensionFrame {
             Kind::Call(kind) => Call::read(kind, self.flags, self.body)
                 .map(Request::Call)
                 .map_err(|malformed| Refused::malformed(&malformed)),
-            Kind::Refused | Kind::Published | Kind::Deliver | Kind::Reply(_) => Err(Refused::from(
+            Kind::Renew => Renew::decode(self.flags, self.body)
+                .map(Request::Renew)
+                .map_err(|malformed| Refused::malformed(&malformed)),
+            Kind::Refused
+            | Kind::Published
+            | Kind::Deliver
+            | Kind::Reply(_)
+            | Kind::Expiring
+            | Kind::Renewed => Err(Refused::from(
                 Failure::new(Code::InvalidRequest, "a client does not send answers")
                     .with_reason("not_a_request"),
             )),
@@ -238,7 +265,9 @@ impl ExtensionFrame {
             Kind::Published => Published::decode(self.flags, self.body).map(Answer::Published),
             Kind::Deliver => Deliver::decode(self.flags, self.body).map(Answer::Deliver),
             Kind::Reply(kind) => Reply::read(kind, self.flags, self.body).map(Answer::Reply),
-            Kind::PublishRecords | Kind::Call(_) => {
+            Kind::Expiring => Expiring::decode(self.flags, self.body).map(Answer::Expiring),
+            Kind::Renewed => Renewed::decode(self.flags, self.body).map(Answer::Renewed),
+            Kind::PublishRecords | Kind::Call(_) | Kind::Renew => {
                 let failure = Failure::new(Code::InvalidRequest, "a broker does not send requests");
                 return Err(failure.with_reason("not_an_answer").into());
             }
@@ -269,6 +298,8 @@ pub enum Request {
     PublishRecords(PublishRecords),
     /// A call of a cache, a counter, a commit or a group.
     Call(Call),
+    /// Brings the next token for an identity.
+    Renew(Renew),
 }
 
 /// An answer or a delivery of an extension.
@@ -282,6 +313,10 @@ pub enum Answer {
     Deliver(Deliver),
     /// The answer to a call.
     Reply(Reply),
+    /// A token is about to run out.
+    Expiring(Expiring),
+    /// The token was taken.
+    Renewed(Renewed),
 }
 
 /// A refusal, the same for every extension.

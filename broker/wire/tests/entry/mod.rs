@@ -200,6 +200,7 @@ fn request(frame: ExtensionFrame) {
             assert_eq!(call.encode_into(correlation, &mut again), Ok(()));
             assert_eq!(again, sent);
         }
+        Ok(Request::Renew(renew)) => assert_eq!(renew.encode(correlation), Some(sent)),
         Ok(Request::PublishRecords(request)) => {
             let names = [
                 request.names.tenant(),

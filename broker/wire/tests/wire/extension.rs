@@ -3,8 +3,8 @@
 use bytes::{BufMut as _, Bytes, BytesMut};
 use felix_wire::extension::requests::CallKind;
 use felix_wire::extension::{
-    Answer, Deliver, ExtensionFrame, Extensions, Kind, PublishRecords, Published, RecordsHead,
-    Refused, Request,
+    Answer, Deliver, Expiring, ExtensionFrame, Extensions, Kind, PublishRecords, Published,
+    RecordsHead, Refused, Renew, Renewed, Request,
 };
 use felix_wire::{Code, Failure, NamedCode, Owner, Producer, Retry};
 
@@ -70,6 +70,13 @@ fn led_elsewhere() -> Refused {
     }
 }
 
+fn renew() -> Renew {
+    Renew {
+        identity: 2,
+        token: "tok".to_owned(),
+    }
+}
+
 /// The frames of `extension.txt`, made from values.
 fn written() -> Vec<(&'static str, Bytes)> {
     let producer = Some(Producer {
@@ -130,6 +137,9 @@ fn written() -> Vec<(&'static str, Bytes)> {
         ("deliver behind a hole", deliver(10, 3, 0)),
         ("deliver with loss", deliver(10, 0, 4)),
         ("deliver with both", deliver(10, 3, 4)),
+        ("expiring", Expiring { left_ms: 60_000 }.encode(2)),
+        ("renew", renew().encode(9).unwrap()),
+        ("renewed", Renewed { left_ms: 900_000 }.encode(9)),
     ]
 }
 
@@ -168,6 +178,9 @@ fn every_frame_is_read_as_what_it_was_made_from() {
                 assert_eq!(batches, BATCH, "{name}");
                 deliver(first, skipped_before, lost)
             }
+            Content::Answer(Answer::Expiring(expiring)) => expiring.encode(correlation),
+            Content::Answer(Answer::Renewed(renewed)) => renewed.encode(correlation),
+            Content::Request(Request::Renew(renew)) => renew.encode(correlation).unwrap(),
             Content::Request(Request::Call(_)) | Content::Answer(Answer::Reply(_)) => {
                 panic!("{name} is a call")
             }
@@ -241,7 +254,14 @@ fn a_kind_nobody_knows_or_nobody_granted_is_refused_with_a_code() {
 #[test]
 fn a_client_that_answers_and_a_broker_that_asks_are_refused() {
     let reply = Kind::Reply(CallKind::CacheGet);
-    for kind in [Kind::Refused, Kind::Published, Kind::Deliver, reply] {
+    for kind in [
+        Kind::Refused,
+        Kind::Published,
+        Kind::Deliver,
+        Kind::Expiring,
+        Kind::Renewed,
+        reply,
+    ] {
         let refused = frame(kind.number(), 0, b"")
             .request(all_extensions())
             .unwrap_err();
@@ -250,7 +270,11 @@ fn a_client_that_answers_and_a_broker_that_asks_are_refused() {
             (Some(Code::InvalidRequest), Some("not_a_request"))
         );
     }
-    for kind in [Kind::PublishRecords, Kind::Call(CallKind::CacheGet)] {
+    for kind in [
+        Kind::PublishRecords,
+        Kind::Renew,
+        Kind::Call(CallKind::CacheGet),
+    ] {
         let asks = frame(kind.number(), 0, b"")
             .answer(all_extensions())
             .unwrap_err();
@@ -265,7 +289,7 @@ fn a_client_that_answers_and_a_broker_that_asks_are_refused() {
 fn an_unknown_flag_is_refused_as_it_may_change_the_body() {
     for kind in Kind::all() {
         let strange = frame(kind.number(), 0x8000, &[0; 64]);
-        let refused = if matches!(kind, Kind::PublishRecords | Kind::Call(_)) {
+        let refused = if matches!(kind, Kind::PublishRecords | Kind::Renew | Kind::Call(_)) {
             strange.request(all_extensions()).map(drop)
         } else {
             strange.answer(all_extensions()).map(drop)
@@ -277,11 +301,24 @@ fn an_unknown_flag_is_refused_as_it_may_change_the_body() {
 
 #[test]
 fn names_that_nobody_here_knows_are_passed_over() {
-    let names = ["boiled", "records", "", "raw", "requests", "records"].map(str::to_owned);
+    let names = [
+        "nobody's", "records", "", "reauth", "raw", "requests", "records",
+    ]
+    .map(str::to_owned);
     let known = Extensions::from_names(&names);
     assert_eq!(known, all_extensions());
-    assert_eq!(known.names(), ["records", "requests", "raw"]);
+    assert_eq!(known.names(), ["records", "requests", "raw", "reauth"]);
     assert!(Extensions::from_names(&names[..1]).is_empty());
+}
+
+#[test]
+fn a_token_too_long_for_its_length_is_not_written_and_none_is_shown() {
+    let long = Renew {
+        identity: 1,
+        token: "x".repeat(65_536),
+    };
+    assert_eq!(long.encode(1), None);
+    assert!(!format!("{:?}", renew()).contains("tok"));
 }
 
 #[test]

@@ -107,7 +107,9 @@ fn check(common: &Common) -> Result<(), Failure> {
 
 /// A client for measuring, with this many connections.
 async fn connect(app: &App, settings: &Settings, connections: usize) -> Result<Client, Failure> {
-    let builder = crate::commands::client_builder(app, settings)?.connections(connections);
+    let builder = crate::commands::client_builder(app, settings)
+        .await?
+        .connections(connections);
     builder
         .connect()
         .await

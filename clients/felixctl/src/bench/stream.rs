@@ -55,7 +55,7 @@ impl Stream {
     ) -> Result<Self, Failure> {
         let number = getrandom::u32().map_err(|error| Failure::failed(error.to_string()))?;
         let name = format!("bench-{number:08x}");
-        let api = app.controlplane(settings)?;
+        let api = app.controlplane(settings).await?;
         let base = format!(
             "/v1/tenants/{}/namespaces/{}/{what}",
             quote(settings.tenant()?),

@@ -4,6 +4,7 @@
 mod bench;
 mod catalogue;
 mod data;
+mod identity;
 mod operate;
 mod readings;
 
@@ -16,6 +17,12 @@ pub use catalogue::{
     StreamSet, TenantCommand, TenantCreate,
 };
 pub use data::{AckWord, Presentation, Pub, Read, Source, Sub};
+pub use identity::{
+    AccountCommand, AccountCreate, AuditCommand, AuditFilter, AuditLs, GroupingCommand,
+    GroupingRule, IdpAdd, IdpCommand, KeysCommand, Login, NewKey, PolicyCommand, PolicyRule,
+    QuotaCommand, QuotaScope, QuotaSet, RbacCommand, Revoke, RevokedKind, ServiceKeyCommand,
+    SessionCommand,
+};
 pub use operate::{
     AuthCommand, Backup, ContextAdd, ContextCommand, Dev, Restore, ShardCommand, TokenCommand,
     TokenMint,
@@ -35,6 +42,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit::EXIT_TABLE;
 use crate::output::Shape;
+use crate::secret::Secret;
+use crate::sign_in::SignIn;
 
 /// Felix from the command line: start a node, publish, subscribe, manage what is there.
 #[derive(Debug, Parser)]
@@ -126,11 +135,15 @@ pub struct Connection {
         help_heading = CONNECTION, hide_short_help = true
     )]
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub token: Option<String>,
+    pub token: Option<Secret>,
     /// File with the token for brokers, read again for each connection
     #[arg(long, global = true, env = "FELIX_AUTH_TOKEN_FILE", hide_env_values = true, value_name = "FILE", help_heading = CONNECTION, hide_short_help = true)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
+    /// File with the key of a service account, which is exchanged for tokens
+    #[arg(long, global = true, env = "FELIX_SERVICE_ACCOUNT_KEY_FILE", hide_env_values = true, value_name = "FILE", help_heading = CONNECTION, hide_short_help = true)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_account_key_file: Option<PathBuf>,
     /// Address of the control plane
     #[arg(long, global = true, env = "FELIX_CONTROLPLANE_URL", hide_env_values = true, value_name = "URL", help_heading = CONNECTION, hide_short_help = true)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -144,7 +157,7 @@ pub struct Connection {
         help_heading = CONNECTION, hide_short_help = true
     )]
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub controlplane_token: Option<String>,
+    pub controlplane_token: Option<Secret>,
     /// File with the token for the control plane
     #[arg(
         long,
@@ -177,6 +190,10 @@ pub struct Connection {
     #[arg(long, global = true, env = "FELIX_BROKER_ADMIN_URL", hide_env_values = true, value_name = "URL", help_heading = CONNECTION, hide_short_help = true)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broker_admin_url: Option<String>,
+    /// How `login` signed in. A context that remembers it uses the tokens of that sign-in.
+    #[arg(skip)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sign_in: Option<SignIn>,
 }
 
 /// What to do.
@@ -225,9 +242,38 @@ pub enum Command {
     /// Show, decode and mint tokens
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Sign in with an identity provider
+    Login(Login),
+    /// End the session of the context and forget its tokens
+    Logout,
+    /// Show who this context is, until when, and with which rights
+    Whoami,
     /// Say why a token may or may not do something
     #[command(subcommand)]
     Auth(AuthCommand),
+    /// List, add and remove rules, and who has which role
+    #[command(subcommand)]
+    Rbac(RbacCommand),
+    /// List, add and remove the identity providers that the tenant trusts
+    #[command(subcommand)]
+    Idp(IdpCommand),
+    /// Show and rotate the keys that sign the tenant's tokens
+    #[command(subcommand)]
+    Keys(KeysCommand),
+    /// Identities for workloads, with keys that Felix issues
+    #[command(subcommand)]
+    ServiceAccount(AccountCommand),
+    /// List and end sessions
+    #[command(subcommand)]
+    Session(SessionCommand),
+    /// Refuse every token of somebody or something that was issued until now
+    Revoke(Revoke),
+    /// Read the record of who did what
+    #[command(subcommand)]
+    Audit(AuditCommand),
+    /// Show and change what a tenant, a namespace or a principal may use
+    #[command(subcommand)]
+    Quota(QuotaCommand),
     /// Measure latency, fan-out and ingest
     Bench(Bench),
     /// Copy a running node into a directory

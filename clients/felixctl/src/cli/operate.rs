@@ -171,11 +171,13 @@ pub enum AuthCommand {
     #[command(after_help = "\
 Examples:
   felixctl auth explain stream.publish stream:dev/default/orders
-  felixctl auth explain cache.read cache:dev/default/config --token-file other.jwt")]
+  felixctl auth explain - cache.read cache:dev/default/config <other.jwt
+
+The token is read from the arguments, where other users of this machine can see it, from standard
+input with `-`, or it is the one in force.")]
     Explain {
-        /// The action, as in stream.publish
-        action: String,
-        /// The object, as in stream:dev/default/orders
-        object: String,
+        /// The token (`-` for standard input; the one in force when left out), the action, the object
+        #[arg(value_names = ["TOKEN", "ACTION", "OBJECT"], num_args = 2..=3, required = true)]
+        question: Vec<String>,
     },
 }

@@ -85,7 +85,7 @@ pub(super) async fn run(app: &App, backup: &Backup) -> Result<(), Failure> {
         LONGEST,
         "the broker",
     )?;
-    let controlplane = super::controlplane_within(&settings, LONGEST)?;
+    let controlplane = app.controlplane_within(&settings, LONGEST).await?;
     fs::create_dir_all(&to)
         .map_err(|error| Failure::failed(format!("{}: {error}", to.display())))?;
     let bar = progress::bar("copying the shards", None, progress::Unit::Bytes);

@@ -47,7 +47,7 @@ pub(super) async fn run(app: &App, command: CacheCommand) -> Result<(), Failure>
 
 /// The names close to a cache that does not exist, if the control plane can be asked.
 pub(super) async fn matches(app: &App, settings: &Settings, cache: &str) -> Vec<String> {
-    let (Ok(api), Ok(base)) = (app.controlplane(settings), base(settings)) else {
+    let (Ok(api), Ok(base)) = (app.controlplane(settings).await, base(settings)) else {
         return Vec::new();
     };
     let all = api.list(&base).await.unwrap_or_default();
@@ -64,7 +64,7 @@ fn base(settings: &Settings) -> Result<String, Failure> {
 
 async fn catalogue(app: &App, command: CacheCommand) -> Result<(), Failure> {
     let settings = app.settings()?;
-    let api = app.controlplane(&settings)?;
+    let api = app.controlplane(&settings).await?;
     let base = base(&settings)?;
     match command {
         CacheCommand::Ls => {

@@ -1,15 +1,17 @@
 //! From the settings in force to a connected client, and from its errors to an exit status.
 
 use std::future::Future;
-use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use felix_auth::Audience;
 use felix_client::{CacheFailed, Client, CommitFailed, Error, PublishFailed, ReadFailed, Retry};
 use tokio::time::Instant;
 
 use super::App;
+use super::credential::Tokens;
 use crate::exit::{Exit, Failure};
-use crate::settings::Settings;
+use crate::settings::{Settings, read_token, trimmed};
 
 /// First pause between two attempts of `--wait`; each is twice the one before.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -21,7 +23,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// # Errors
 /// When the settings are incomplete, or no broker accepts the token.
 pub(crate) async fn connect(app: &App, settings: &Settings) -> Result<Client, Failure> {
-    builder(app, settings)?
+    builder(app, settings)
+        .await?
         .connect()
         .await
         .map_err(|error| failure(&error.into()))
@@ -30,8 +33,11 @@ pub(crate) async fn connect(app: &App, settings: &Settings) -> Result<Client, Fa
 /// A client's builder with everything the settings say.
 ///
 /// # Errors
-/// When the settings are incomplete.
-pub(crate) fn builder(app: &App, settings: &Settings) -> Result<felix_client::Builder, Failure> {
+/// When the settings are incomplete, or there is no token.
+pub(crate) async fn builder(
+    app: &App,
+    settings: &Settings,
+) -> Result<felix_client::Builder, Failure> {
     let mut builder = Client::builder()
         .brokers(settings.brokers()?.iter().cloned())
         .tenant(settings.tenant()?)
@@ -42,17 +48,32 @@ pub(crate) fn builder(app: &App, settings: &Settings) -> Result<felix_client::Bu
     if let Some(file) = settings.ca_file() {
         builder = builder.ca_file(file);
     }
-    let token = settings.token()?;
-    Ok(match settings.token_file() {
+    Ok(match app.tokens(settings, Audience::Broker)? {
         // A file is read again whenever a token is due: whoever renews it need not restart us.
-        Some(file) => {
-            let file: PathBuf = file.to_owned();
+        Tokens::File(file) => {
+            read_token(&file)?;
             builder.token_provider(move || {
-                let read = std::fs::read_to_string(&file).map(|text| text.trim().to_owned());
-                async move { read }
+                let read = read_token(&file).map(|token| token.reveal().to_owned());
+                async move { read.map_err(|failure| failure.message) }
             })
         }
-        None => builder.token(token),
+        Tokens::Renewed(source) => {
+            // The first one is had now, so that the reason why there is none is told in full.
+            let first = Mutex::new(Some(source.token().await?));
+            builder.token_provider(move || {
+                let first = first.lock().ok().and_then(|mut first| first.take());
+                let source = Arc::clone(&source);
+                async move {
+                    let token = match first {
+                        Some(token) => Ok(token),
+                        None => source.next_token().await,
+                    };
+                    let token = token.map_err(|failure| failure.message)?;
+                    Ok::<_, String>(token.reveal().to_owned())
+                }
+            })
+        }
+        Tokens::Given(token) => builder.token(trimmed(token.reveal())?.reveal()),
     })
 }
 
@@ -77,7 +98,9 @@ pub(crate) fn failure(error: &Error) -> Failure {
             "is it running? `felixctl dev` starts one; `felixctl context show` says where this command looks",
         ),
         ("unauthenticated" | "revoked", _) => {
-            failure.with_hint("`felixctl token decode` shows what the token says")
+            failure.with_hint(
+                "`felixctl whoami` shows what the token says, `felixctl login` signs you in again",
+            )
         }
         ("forbidden", _) => failure
             .with_hint("`felixctl auth explain ACTION OBJECT` says which permission is missing"),

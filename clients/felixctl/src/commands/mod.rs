@@ -6,9 +6,12 @@ mod cache;
 mod commit;
 mod connect;
 mod context;
+mod credential;
 mod group;
+mod identity;
 mod input;
 mod keys;
+mod login;
 mod misc;
 mod namespace;
 mod publish;
@@ -20,6 +23,7 @@ mod stream;
 mod sub;
 mod tenant;
 mod token;
+mod whoami;
 
 pub(crate) use connect::{builder as client_builder, failure as client_failure};
 pub(crate) use reading::seen;
@@ -27,7 +31,6 @@ pub(crate) use reading::seen;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::api::Api;
 use crate::cli::{Command, Global, GroupCommand};
 use crate::contexts::Contexts;
 use crate::exit::Failure;
@@ -86,7 +89,18 @@ impl App {
             Command::Shard(command) => shard::run(self, command).await,
             Command::Context(command) => context::run(self, command),
             Command::Token(command) => token::run(self, command).await,
-            Command::Auth(command) => auth::run(self, &command),
+            Command::Login(command) => login::login(self, command).await,
+            Command::Logout => login::logout(self).await,
+            Command::Whoami => whoami::run(self).await,
+            Command::Auth(command) => auth::run(self, &command).await,
+            Command::Rbac(command) => identity::rbac(self, command).await,
+            Command::Idp(command) => identity::idp(self, command).await,
+            Command::Keys(command) => identity::keys(self, command).await,
+            Command::ServiceAccount(command) => identity::service_account(self, command).await,
+            Command::Session(command) => identity::session(self, command).await,
+            Command::Revoke(command) => identity::revoke(self, &command).await,
+            Command::Audit(command) => identity::audit(self, command).await,
+            Command::Quota(command) => identity::quota(self, command).await,
             Command::Backup(command) => backup::run(self, &command).await,
             Command::Restore(command) => restore::run(self, &command),
             Command::Completions { shell } => misc::completions(self, shell),
@@ -130,20 +144,4 @@ impl App {
     pub fn timeout(&self) -> Duration {
         self.global.timeout.unwrap_or(TIMEOUT)
     }
-
-    /// The control plane, with the token for it.
-    ///
-    /// # Errors
-    /// When the settings do not say where it is or which token to show.
-    pub fn controlplane(&self, settings: &Settings) -> Result<Api, Failure> {
-        controlplane_within(settings, self.timeout())
-    }
-}
-
-/// The control plane for requests that may take this long.
-fn controlplane_within(settings: &Settings, timeout: Duration) -> Result<Api, Failure> {
-    let token = settings.controlplane_token()?;
-    let url = settings.controlplane_url()?;
-    let ca_file = settings.controlplane_ca_file();
-    Api::new(url, Some(token), ca_file, timeout, "the control plane")
 }

@@ -18,7 +18,7 @@ const FIELDS: &[Field] = &[
 
 pub(super) async fn run(app: &App, command: NamespaceCommand) -> Result<(), Failure> {
     let settings = app.settings()?;
-    let api = app.controlplane(&settings)?;
+    let api = app.controlplane(&settings).await?;
     let base = format!("/v1/tenants/{}/namespaces", quote(settings.tenant()?));
     match command {
         NamespaceCommand::Ls => {

@@ -50,7 +50,7 @@ const INFO_FIELDS: &[Field] = &[
 pub(super) async fn run(app: &App, command: StreamCommand) -> Result<(), Failure> {
     let settings = app.settings()?;
     let streams = Streams {
-        api: app.controlplane(&settings)?,
+        api: app.controlplane(&settings).await?,
         base: base(&settings)?,
         app,
     };
@@ -82,7 +82,7 @@ fn base(settings: &Settings) -> Result<String, Failure> {
 /// Names of the streams in force that are close to one that was not found. Whoever asks has an
 /// error to show already, so a control plane that does not answer means no matches.
 pub(super) async fn matches(app: &App, settings: &Settings, stream: &str) -> Vec<String> {
-    let Ok(api) = app.controlplane(settings) else {
+    let Ok(api) = app.controlplane(settings).await else {
         return Vec::new();
     };
     let Ok(base) = base(settings) else {

@@ -13,7 +13,7 @@ use crate::suggest::close_matches;
 const FIELDS: &[Field] = &[Field::plain("tenant_id"), Field::plain("display_name")];
 
 pub(super) async fn run(app: &App, command: TenantCommand) -> Result<(), Failure> {
-    let api = app.controlplane(&app.settings()?)?;
+    let api = app.controlplane(&app.settings()?).await?;
     match command {
         TenantCommand::Ls => {
             let all = api.list("/v1/tenants").await?;

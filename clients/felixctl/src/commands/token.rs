@@ -2,15 +2,16 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use felix_auth::Audience;
 use serde_json::{Value, json};
 
 use super::App;
 use crate::api::{Api, quote};
 use crate::cli::{TokenCommand, TokenMint};
+use crate::credentials::now_seconds;
 use crate::exit::Failure;
 use crate::output::{Field, Report};
 use crate::parse::show_time;
@@ -22,20 +23,23 @@ const MINTED_SECONDS: u64 = 86_400;
 pub(super) async fn run(app: &App, command: TokenCommand) -> Result<(), Failure> {
     match command {
         TokenCommand::Show { controlplane } => {
-            let settings = app.settings()?;
-            let token = if controlplane {
-                settings.controlplane_token()?
-            } else {
-                settings.token()?
+            let audience = match controlplane {
+                true => Audience::ControlPlane,
+                false => Audience::Broker,
             };
-            Ok(app.output.text(&format!("{token}\n"))?)
+            let token = app.tokens(&app.settings()?, audience)?.token().await?;
+            Ok(app.output.text(&format!("{}\n", token.reveal()))?)
         }
         TokenCommand::Decode { jwt } => {
             let token = match jwt {
-                Some(jwt) => jwt,
-                None => app.settings()?.token()?,
+                Some(jwt) => jwt.into(),
+                None => {
+                    app.tokens(&app.settings()?, Audience::Broker)?
+                        .token()
+                        .await?
+                }
             };
-            show(app, &Claims::decode(&token)?)
+            show(app, &Claims::decode(token.reveal())?)
         }
         TokenCommand::Mint(mint) => mint_token(app, &mint).await,
     }
@@ -76,6 +80,16 @@ impl Claims {
             .unwrap_or_default()
     }
 
+    /// A claim that is text.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.body.get(name).and_then(Value::as_str)
+    }
+
+    /// A claim as it is.
+    pub(super) fn claim(&self, name: &str) -> Value {
+        self.body.get(name).cloned().unwrap_or(Value::Null)
+    }
+
     /// What it allows, as it is written in the token.
     pub(super) fn permissions(&self) -> impl Iterator<Item = &str> {
         self.body
@@ -93,13 +107,6 @@ impl Claims {
             .and_then(Value::as_u64)
             .is_some_and(|expires| expires <= now)
     }
-}
-
-/// Unix seconds by this machine's clock.
-pub(super) fn now_seconds() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
 }
 
 fn show(app: &App, claims: &Claims) -> Result<(), Failure> {

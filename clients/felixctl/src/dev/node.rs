@@ -1,6 +1,7 @@
-//! The two servers of a development node, started one after the other and stopped the other way
+//! The three servers of a development node, started one after the other and stopped the other way
 //! round.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
@@ -22,6 +23,7 @@ const CLUSTER: &str = "dev";
 /// A running development node.
 #[derive(Debug)]
 pub struct Node {
+    kafka: felix_kafka::Running,
     broker: felix_broker::Running,
     controlplane: ControlPlane,
     url_file: PathBuf,
@@ -38,7 +40,7 @@ impl Node {
         let secret = home.bootstrap_secret()?;
         let tls = certificate::prepare(&home.path().join("tls"))
             .map_err(|error| Failure::failed(error.to_string()))?;
-        let controlplane = ControlPlane::start(controlplane_config(&home, ports, &secret))
+        let controlplane = ControlPlane::start(controlplane_config(&home, ports, &secret)?)
             .await
             .map_err(|error| start_failed("the control plane", &error))?;
         let addresses = controlplane.addresses();
@@ -70,14 +72,36 @@ impl Node {
             advertise: None,
             ..from_environment
         };
+        let node_token = tokens.node;
         let embedding = felix_broker::Embedding {
-            token: Some(tokens.node),
+            token: Some(node_token.clone()),
             cluster: Some(CLUSTER.to_owned()),
             ..felix_broker::Embedding::default()
         };
         let broker = felix_broker::start(broker, embedding)
             .await
             .map_err(|error| start_failed("the broker", &error))?;
+        let kafka = felix_kafka::Config {
+            listen: ports.kafka,
+            metrics_listen: ports.kafka_admin,
+            brokers: vec![broker.address().to_string()],
+            broker_ca: Some(tls.ca.clone()),
+            broker_name: Some("localhost".to_owned()),
+            controlplane_url: controlplane_url.clone(),
+            auto_create_topics: true,
+            ..felix_kafka::Config::default()
+        };
+        let embedding = felix_kafka::Embedding {
+            token: Some(node_token),
+            anonymous: Some(felix_kafka::Anonymous {
+                tenant: seed::TENANT.to_owned(),
+                token: tokens.client.clone(),
+                controlplane_token: tokens.controlplane.clone(),
+            }),
+        };
+        let kafka = felix_kafka::start(kafka, embedding)
+            .await
+            .map_err(|error| start_failed("the Kafka listener", &error))?;
         let url_file = home.path().join(BOOTSTRAP_URL_FILE);
         write_private(&url_file, bootstrap_url.as_bytes())
             .map_err(|error| Failure::failed(format!("{}: {error}", url_file.display())))?;
@@ -92,10 +116,12 @@ impl Node {
             controlplane_token: tokens.controlplane,
             broker_admin_url: format!("http://{}", broker.metrics_address()),
             bootstrap_url,
+            kafka_bootstrap: kafka.address().to_string(),
             data_dir: home.kept_path().map(std::path::Path::to_path_buf),
         };
         Ok((
             Self {
+                kafka,
                 broker,
                 controlplane,
                 url_file,
@@ -112,6 +138,8 @@ impl Node {
     pub async fn stop(self) -> Result<(), Failure> {
         // The address is good only while the node runs.
         let _ = fs::remove_file(&self.url_file);
+        // Those in front go first, so that what they passed on is still answered.
+        self.kafka.shutdown().await;
         let stopped = self.broker.shutdown().await;
         self.controlplane.shutdown().await;
         if stopped.unflushed_logs > 0 {
@@ -124,8 +152,17 @@ impl Node {
     }
 }
 
-fn controlplane_config(home: &Home, ports: &Ports, secret: &str) -> felix_controlplane::Config {
-    felix_controlplane::Config {
+/// How long tokens live and which providers may be asked come from the environment, as for a
+/// control plane on its own; where things are is this process's to say.
+fn controlplane_config(
+    home: &Home,
+    ports: &Ports,
+    secret: &str,
+) -> Result<felix_controlplane::Config, Failure> {
+    let from_environment =
+        felix_controlplane::Config::load(None, &BTreeMap::<String, String>::new())
+            .map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(felix_controlplane::Config {
         data_dir: home.path().join("controlplane"),
         bind: ports.controlplane,
         metrics_bind: ports.controlplane_metrics,
@@ -135,14 +172,14 @@ fn controlplane_config(home: &Home, ports: &Ports, secret: &str) -> felix_contro
         bootstrap_dev_tokens: true,
         // Nobody balances load over a development node.
         shutdown_predrain_ms: 0,
-        ..felix_controlplane::Config::default()
-    }
+        ..from_environment
+    })
 }
 
 fn start_failed(what: &str, error: &dyn std::error::Error) -> Failure {
     let message = format!("{what} cannot start: {error}");
     let failure = Failure::failed(message.clone());
-    // Both servers say it in their own words, and both words end in the system's.
+    // All of them say it in their own words, and all words end in the system's.
     if message.contains("in use") {
         return Failure {
             exit: Exit::Conflict,

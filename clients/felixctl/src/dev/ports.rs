@@ -15,21 +15,25 @@ pub struct Ports {
     pub bootstrap: SocketAddr,
     /// The control plane's metrics.
     pub controlplane_metrics: SocketAddr,
+    /// Kafka clients.
+    pub kafka: SocketAddr,
+    /// The Kafka listener's metrics.
+    pub kafka_admin: SocketAddr,
 }
 
 /// Why the ports cannot be where they were asked to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("--port-base {base} leaves no room for five ports below 65536")]
+#[error("--port-base {base} leaves no room for seven ports below 65536")]
 pub struct NoRoom {
     /// The base asked for.
     pub base: u16,
 }
 
 impl Ports {
-    /// The well-known ports, or five in a row from `base`, or any free ones when it is 0.
+    /// The well-known ports, or seven in a row from `base`, or any free ones when it is 0.
     ///
     /// # Errors
-    /// When five ports from `base` would run past 65535.
+    /// When seven ports from `base` would run past 65535.
     pub fn choose(base: Option<u16>) -> Result<Self, NoRoom> {
         let [
             broker,
@@ -37,12 +41,22 @@ impl Ports {
             controlplane,
             bootstrap,
             controlplane_metrics,
+            kafka,
+            kafka_admin,
         ] = match base {
-            None => [5000, 8080, 8443, 9095, 8081],
-            Some(0) => [0; 5],
+            None => [5000, 8080, 8443, 9095, 8081, 9092, 8082],
+            Some(0) => [0; 7],
             Some(base) => {
-                let last = base.checked_add(4).ok_or(NoRoom { base })?;
-                [base, base + 1, base + 2, base + 3, last]
+                let last = base.checked_add(6).ok_or(NoRoom { base })?;
+                [
+                    base,
+                    base + 1,
+                    base + 2,
+                    base + 3,
+                    base + 4,
+                    base + 5,
+                    last,
+                ]
             }
         }
         .map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
@@ -52,6 +66,8 @@ impl Ports {
             controlplane,
             bootstrap,
             controlplane_metrics,
+            kafka,
+            kafka_admin,
         })
     }
 }
@@ -70,6 +86,7 @@ mod tests {
         let moved = Ports::choose(Some(7000)).expect("ports");
         assert_eq!(moved.broker.port(), 7000);
         assert_eq!(moved.controlplane_metrics.port(), 7004);
+        assert_eq!((known.kafka.port(), moved.kafka.port()), (9092, 7005));
         let free = Ports::choose(Some(0)).expect("ports");
         assert_eq!((free.broker.port(), free.bootstrap.port()), (0, 0));
         assert!(free.broker.ip().is_loopback());
@@ -77,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_base_at_the_very_end_is_refused() {
-        assert!(Ports::choose(Some(65_531)).is_ok());
-        assert_eq!(Ports::choose(Some(65_532)), Err(NoRoom { base: 65_532 }));
+        assert!(Ports::choose(Some(65_529)).is_ok());
+        assert_eq!(Ports::choose(Some(65_530)), Err(NoRoom { base: 65_530 }));
     }
 }

@@ -36,6 +36,8 @@ pub struct Ready {
     pub broker_admin_url: String,
     /// The listener that mints tokens.
     pub bootstrap_url: String,
+    /// Where Kafka clients connect, `host:port`.
+    pub kafka_bootstrap: String,
     /// Where the data is; null when it goes with the process.
     pub data_dir: Option<PathBuf>,
 }
@@ -73,15 +75,17 @@ impl Ready {
             brokers: Some(self.brokers.clone()),
             tenant: Some(self.tenant.clone()),
             namespace: Some(self.namespace.clone()),
-            token: Some(self.token.clone()),
+            token: Some(self.token.as_str().into()),
             token_file: None,
+            service_account_key_file: None,
             controlplane_url: Some(self.controlplane_url.clone()),
-            controlplane_token: Some(self.controlplane_token.clone()),
+            controlplane_token: Some(self.controlplane_token.as_str().into()),
             controlplane_token_file: None,
             controlplane_ca_file: None,
             ca_file: Some(self.ca_file.clone()),
             server_name: Some(self.server_name.clone()),
             broker_admin_url: Some(self.broker_admin_url.clone()),
+            sign_in: None,
         };
         contexts.add(CONTEXT, connection, Taken::Replace)?;
         contexts.select(CONTEXT)?;
@@ -103,6 +107,7 @@ impl Ready {
         let broker = self.brokers.join(",");
         let lines = [
             ("broker", format!("{broker} (QUIC)")),
+            ("Kafka", format!("{} (TCP, no login)", self.kafka_bootstrap)),
             ("control plane", self.controlplane_url.clone()),
             ("metrics", format!("{}/metrics", self.broker_admin_url)),
             (
@@ -121,10 +126,12 @@ impl Ready {
             ));
         }
         text.push_str("\nTry it in another terminal:\n\n");
+        let kcat = format!("kcat -b {} -t orders -C -e", self.kafka_bootstrap);
         for line in [
             "felixctl sub orders --from earliest",
             "felixctl pub orders 'hello' --key cust-7",
             "felixctl stream info orders",
+            &kcat,
         ] {
             text.push_str(&format!("  {}\n", style.bold(line)));
         }
@@ -160,6 +167,7 @@ mod tests {
             controlplane_token: "c".into(),
             broker_admin_url: "http://127.0.0.1:8080".into(),
             bootstrap_url: "http://127.0.0.1:9095".into(),
+            kafka_bootstrap: "127.0.0.1:9092".into(),
             data_dir: Some("/data".into()),
         }
     }
@@ -180,6 +188,7 @@ mod tests {
             "token",
             "controlplane_url",
             "controlplane_token",
+            "kafka_bootstrap",
         ] {
             assert!(json.get(key).is_some(), "{key}");
         }
@@ -202,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_screen_shows_addresses_and_three_lines_to_paste() {
+    fn the_screen_shows_addresses_and_four_lines_to_paste() {
         let screen = ready().screen(Style::new(false), &ContextState::Selected, 412);
         insta::assert_snapshot!(screen);
     }

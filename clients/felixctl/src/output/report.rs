@@ -81,6 +81,22 @@ impl Report {
         }
     }
 
+    /// The lines of a list that goes on, without a head and with a gap for columns.
+    #[must_use]
+    pub fn row(&self, style: Style) -> String {
+        let mut text = String::new();
+        for row in &self.rows {
+            let cells: Vec<String> = self.fields.iter().map(|field| cell(field, row)).collect();
+            let (first, rest) = cells
+                .split_first()
+                .map_or(("", Vec::new()), |(first, rest)| {
+                    (first.as_str(), rest.to_vec())
+                });
+            text.push_str(&format!("{}  {}\n", style.dim(first), rest.join("  ")));
+        }
+        text
+    }
+
     fn sheet(&self, style: Style) -> String {
         let width = self
             .fields

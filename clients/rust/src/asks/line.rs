@@ -14,8 +14,8 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::frames::Frames;
 use crate::limits::{CALL_BYTES, CALLS_UNANSWERED};
-use crate::publish::Outbox;
-use crate::session::{NotAsked, Opened};
+use crate::publish::{Outbox, TokenUsed};
+use crate::session::{NotAsked, Opened, ran_out};
 
 /// A stream for calls. Clones share it; it ends with its connection.
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ impl Drop for Sent {
 
 impl Line {
     /// Starts the two tasks of an opened stream.
-    pub(crate) fn start(opened: Opened) -> Self {
+    pub(crate) fn start(opened: Opened, key: TokenUsed) -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             wake: Notify::new(),
@@ -77,7 +77,7 @@ impl Line {
         });
         tokio::spawn(write(Arc::clone(&shared), opened.send));
         let granted = opened.granted.extensions;
-        tokio::spawn(read(Arc::clone(&shared), opened.frames, granted));
+        tokio::spawn(read(Arc::clone(&shared), opened.frames, granted, key));
         Self(shared)
     }
 
@@ -153,6 +153,21 @@ impl Shared {
         self.wake.notify_one();
     }
 
+    /// The token of the stream ran out: calls go elsewhere from here on, and those sent behind the one that was refused
+    /// are as well as refused.
+    fn ran_out(&self, correlation: u64, refused: &Refused) {
+        let behind: Vec<_> = {
+            let mut state = self.lock();
+            state.lost.get_or_insert_with(|| refused.to_string());
+            let behind = state.pending.extract_if(|&sent, _| sent > correlation);
+            behind.map(|(_, waiting)| waiting).collect()
+        };
+        for waiting in behind {
+            let _ = waiting.send(Err(refused.clone()));
+        }
+        self.wake.notify_one();
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -183,7 +198,7 @@ async fn write(shared: Arc<Shared>, mut send: SendStream) {
     }
 }
 
-async fn read(shared: Arc<Shared>, mut frames: Frames, granted: Extensions) {
+async fn read(shared: Arc<Shared>, mut frames: Frames, granted: Extensions, key: TokenUsed) {
     loop {
         let (correlation, outcome) = match frames.frame().await {
             Ok(Some(frame)) => match answer_in(frame, granted) {
@@ -193,6 +208,13 @@ async fn read(shared: Arc<Shared>, mut frames: Frames, granted: Extensions) {
             Ok(None) => return shared.lose("the broker ended the stream".to_owned()),
             Err(error) => return shared.lose(error.to_string()),
         };
+        if let Err(refused) = &outcome
+            && ran_out(&refused.failure)
+            && !key.source.is_fixed()
+        {
+            key.source.invalidate(&key.token);
+            shared.ran_out(correlation, refused);
+        }
         // An answer nobody waits for any more is to a call that was given up.
         let waiting = shared.lock().pending.remove(&correlation);
         if let Some(waiting) = waiting {
@@ -219,9 +241,9 @@ fn answer_in(
     match frame.answer(granted) {
         Ok(Answer::Reply(reply)) => Ok((correlation, Ok(reply))),
         Ok(Answer::Refused(refused)) => Ok((correlation, Err(refused))),
-        Ok(Answer::Published(_) | Answer::Deliver(_)) => {
-            Err("a frame of another extension came on a call stream".to_owned())
-        }
+        Ok(
+            Answer::Published(_) | Answer::Deliver(_) | Answer::Expiring(_) | Answer::Renewed(_),
+        ) => Err("a frame of another extension came on a call stream".to_owned()),
         Err(refused) => Err(refused.to_string()),
     }
 }

@@ -24,7 +24,8 @@ use crate::error::{CallFailed, ConnectFailed, Refused, Retry};
 use crate::groups::millis_u32;
 use crate::limits::HOPS_MAX;
 use crate::link::Link;
-use crate::session::{CALLS, NotAsked, is_about_token, open};
+use crate::publish::TokenUsed;
+use crate::session::{CALLS, NotAsked, is_about_token, open, ran_out};
 
 /// When a call is sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +168,8 @@ impl Inner {
             let line = self.line(&link).await?;
             timeout_at(deadline, line.call(call)).await.map_err(late)?
         };
-        attempt(answered.await, changes)
+        let replaceable = !self.brokers.config.token.is_fixed();
+        attempt(answered.await, changes, replaceable)
     }
 
     /// A connection to `at`, or to the entry broker.
@@ -248,7 +250,11 @@ impl Inner {
                 .unwrap_or_else(|_| Err(unsent("timed out".to_owned())))
             {
                 Ok(opened) => {
-                    let line = Line::start(opened);
+                    let key = TokenUsed {
+                        source: config.token.clone(),
+                        token,
+                    };
+                    let line = Line::start(opened, key);
                     *place = Some(line.clone());
                     return Ok(line);
                 }
@@ -299,7 +305,7 @@ impl<A: Asks> Dispatched<A> {
             let why = "no answer in time".to_owned();
             Err(NotAsked::Lost { sent: true, why })
         });
-        match attempt(answered, true) {
+        match attempt(answered, true, false) {
             Attempt::Answered(reply) => A::reply(reply).ok_or_else(|| CallFailed::Protocol {
                 what: "the reply is to another kind of call".to_owned(),
             }),
@@ -309,9 +315,19 @@ impl<A: Asks> Dispatched<A> {
     }
 }
 
-fn attempt(answered: Result<Result<Reply, wire::Refused>, NotAsked>, changes: bool) -> Attempt {
+/// What came of a call that was sent. With a token that is `replaceable`, a refusal of one that ran out is no answer.
+fn attempt(
+    answered: Result<Result<Reply, wire::Refused>, NotAsked>,
+    changes: bool,
+    replaceable: bool,
+) -> Attempt {
     match answered {
         Ok(Ok(reply)) => Attempt::Answered(reply),
+        Ok(Err(refused)) if replaceable && ran_out(&refused.failure) => {
+            // It is sent again on a stream with the next token.
+            let why = refused.to_string();
+            Attempt::Failed(CallFailed::NotSent { why })
+        }
         Ok(Err(refused)) => {
             let owner = refused.owner.as_ref();
             let leader = owner.and_then(|owner| owner.addr.as_ref()?.parse().ok());

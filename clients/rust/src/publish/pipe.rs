@@ -332,7 +332,7 @@ impl Shared {
         for (id, pending) in (first_id..).zip(pending) {
             if let Some(waiting) = pending.waiting {
                 let lost = Lost {
-                    sent: id < unsent_from,
+                    sent: lost.sent && id < unsent_from,
                     ..lost.clone()
                 };
                 waiting.tell(Err(NotPublished::Lost(lost)));

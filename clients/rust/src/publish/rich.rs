@@ -82,7 +82,7 @@ pub(crate) fn answer_in(frame: ExtensionFrame) -> Result<(u64, Outcome), String>
             };
             Ok((id, outcome))
         }
-        Answer::Deliver(_) | Answer::Reply(_) => {
+        Answer::Deliver(_) | Answer::Reply(_) | Answer::Expiring(_) | Answer::Renewed(_) => {
             Err("an answer to something else came on a publish stream".to_owned())
         }
     }

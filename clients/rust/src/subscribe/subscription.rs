@@ -347,7 +347,7 @@ fn said_in_extension(shard: u32, frame: ExtensionFrame) -> Result<Said, CallFail
     match frame.answer(granted) {
         Ok(Answer::Deliver(deliver)) => Batch::records(shard, deliver).map(Said::Batch),
         Ok(Answer::Refused(refused)) => Ok(Said::Failed(refused.failure)),
-        Ok(Answer::Published(_) | Answer::Reply(_)) => {
+        Ok(Answer::Published(_) | Answer::Reply(_) | Answer::Expiring(_) | Answer::Renewed(_)) => {
             let what = "an answer to a request came on an event stream".to_owned();
             Err(CallFailed::Protocol { what })
         }

@@ -94,6 +94,11 @@ impl TokenSource {
         }
     }
 
+    /// Whether there is one token for good.
+    pub(crate) fn is_fixed(&self) -> bool {
+        matches!(self.0, Kind::Fixed(_))
+    }
+
     /// A broker refused `rejected`. Returns whether asking again may bring another.
     pub(crate) fn invalidate(&self, rejected: &str) -> bool {
         match &self.0 {

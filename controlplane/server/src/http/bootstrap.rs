@@ -11,8 +11,13 @@ use super::body::{Raw, name};
 use super::error::Refusal;
 use super::tokens;
 use crate::app::App;
+use crate::audit::Note;
 use crate::config::Secret;
 use crate::limits::BODY_BYTES_MAX;
+use crate::request;
+
+/// Who acts, as far as the audit can tell, when somebody knows the bootstrap token.
+const BOOTSTRAP: &str = "bootstrap";
 
 const HEADER: &str = "x-felix-bootstrap-token";
 
@@ -31,7 +36,7 @@ pub(crate) fn router(app: App) -> Router {
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(axum::middleware::from_fn_with_state(
             app.clone(),
-            super::routes::count_bootstrap,
+            super::watch::bootstrap,
         ))
         .with_state(app)
 }
@@ -45,6 +50,7 @@ async fn initialize(
     let outcome = async {
         must_know_the_token(&app, &headers)?;
         let tenant = name("tenant_id", &tenant)?;
+        request::identify_as(BOOTSTRAP, &tenant, None);
         tokens::initialize(&app, &tenant, body.read()?).await
     };
     counted(&app, "initialized", outcome.await)
@@ -56,16 +62,23 @@ async fn dev_token(
     headers: HeaderMap,
     body: Raw,
 ) -> Result<Json<TokenAnswer>, Refusal> {
-    let outcome = || {
+    let outcome = async {
         must_know_the_token(&app, &headers)?;
         if !app.config.bootstrap_dev_tokens {
             return Err(Refusal::not_enabled("bootstrap_dev_tokens is off"));
         }
         let tenant = name("tenant_id", &tenant)?;
         let spec: DevTokenSpec = body.read()?;
-        tokens::dev_token(&app, &tenant, &spec)
+        request::identify_as(&spec.principal, &tenant, None);
+        let minted = tokens::dev_session(&app, &tenant, &spec).await?;
+        app.notebook.note(Note {
+            tenant: Some(&tenant),
+            what: "login",
+            reason: "dev_token",
+        });
+        Ok(minted)
     };
-    counted(&app, "dev_token", outcome())
+    counted(&app, "dev_token", outcome.await)
 }
 
 fn counted<T>(

@@ -18,6 +18,7 @@ use super::caller::{Caller, Ticket};
 use super::error::Refusal;
 use super::page::{Paging, Window};
 use crate::app::App;
+use crate::clock::now;
 
 /// The rules within the caller's scope: a bare list, or a page when one is asked for.
 #[utoipa::path(get, path = "/v1/tenants/{tenant_id}/rbac/policies", tag = "rbac",
@@ -78,7 +79,7 @@ pub(crate) async fn remove_policy(
 ) -> Result<StatusCode, Refusal> {
     let (tenant, policy) = permitted_policy(&app, &ticket, &tenant, &body)?;
     app.authority
-        .submit(Command::RemovePolicy(tenant, policy))
+        .submit(Command::RemovePolicy(tenant, policy, now()))
         .await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -140,7 +141,7 @@ pub(crate) async fn remove_grouping(
 ) -> Result<StatusCode, Refusal> {
     let (tenant, grouping) = permitted_grouping(&app, &ticket, &tenant, &body)?;
     app.authority
-        .submit(Command::RemoveGrouping(tenant, grouping))
+        .submit(Command::RemoveGrouping(tenant, grouping, now()))
         .await?;
     Ok(StatusCode::NO_CONTENT)
 }

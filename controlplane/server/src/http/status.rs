@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::error::Refusal;
 use super::system::{live, readiness};
 use crate::app::App;
+use crate::stats::Ledger;
 
 pub(crate) fn router(app: App) -> Router {
     Router::new()
@@ -26,6 +27,10 @@ async fn ready(State(app): State<App>) -> Result<Json<Value>, Refusal> {
 
 async fn metrics(State(app): State<App>) -> impl IntoResponse {
     let revision = app.authority.catalogue().revision().0;
-    let text = app.stats.to_prometheus(app.is_ready(), revision);
+    let ledger = Ledger {
+        standing: app.authority.standing(),
+        measures: app.authority.measures(),
+    };
+    let text = app.stats.to_prometheus(app.is_ready(), revision, &ledger);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text)
 }

@@ -5,25 +5,22 @@
 //!   <data_dir>/ledger.snapshot                    the revision in decimal, a line end, the state; replaced as a whole
 //! ```
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use felix_journal::backup::{self, CopyRefused};
 use felix_journal::{
     AppendFailed, DataDir, Disk, DiskError, Log, LogOptions, LogReader, OpenRefused, durable,
 };
 use felix_meta::Revision;
 use felix_model::batch::BuildRefused;
 use felix_model::{BatchBuilder, BatchOptions, Generation, Offset, Records, patch};
+use tokio::sync::watch;
 
-use super::{AppendRefused, Ledger, ReadFailed};
+use super::{AppendRefused, ConfirmFailed, Ledger, ReadFailed, Standing};
 
 /// The directory of the log.
 const LEDGER: &str = "ledger";
-
-/// The file in which felix-journal keeps whose data a directory is.
-const IDENTITY: &str = "identity.json";
 
 /// Why the ledger could not be opened. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,58 +33,33 @@ pub enum OpenFailed {
     Disk(#[from] DiskError),
 }
 
-/// Copies a ledger while it is written.
-#[derive(Debug)]
-pub struct Copier {
-    disk: Arc<dyn Disk>,
-    reader: LogReader,
-    root: PathBuf,
-}
-
-/// Why no copy was made.
-#[derive(Debug, thiserror::Error)]
-pub enum CopyFailed {
-    /// The log could not be copied.
-    #[error(transparent)]
-    Log(#[from] CopyRefused),
-    /// The rest could not.
-    #[error(transparent)]
-    Disk(#[from] DiskError),
-}
-
-impl Copier {
-    /// Writes a data directory with the same identity and every entry that was durable when this began, and says up to
-    /// which revision. The snapshot stays behind: it only saves time, and the entries are all there. Blocking.
-    ///
-    /// # Errors
-    /// [`CopyFailed`]; what was written of the copy is of no use then.
-    pub fn copy(&self, to: &Path) -> Result<(Revision, u64), CopyFailed> {
-        let copied = backup::copy(
-            &self.reader,
-            &*self.disk,
-            &to.join(LEDGER),
-            Offset(u64::MAX),
-        )?;
-        if let Some(identity) = durable::read(&*self.disk, &self.root.join(IDENTITY))? {
-            durable::replace(&*self.disk, &to.join(IDENTITY), &identity)?;
-        }
-        Ok((Revision(copied.end.0), copied.bytes))
-    }
-}
-
-/// A log of felix-journal that is synced before an append returns.
+/// A log of felix-journal that is synced before an append returns. One process at a time has it.
 #[derive(Debug)]
 pub struct DiskLedger {
     disk: Arc<dyn Disk>,
-    log: Log,
+    writing: Mutex<Writing>,
     reader: LogReader,
-    generation: Generation,
-    root: PathBuf,
+    /// The newest revision that was answered.
+    moved: watch::Sender<Revision>,
     snapshot_file: PathBuf,
-    /// What broke it. The log's end may then be ahead of what was answered.
-    failed: Option<String>,
     /// Last, so that the directory is free for others only when the log is closed.
     _dir: DataDir,
+}
+
+#[derive(Debug)]
+struct Writing {
+    log: Log,
+    generation: Generation,
+    /// What broke it. The log's end may then be ahead of what was answered.
+    failed: Option<String>,
+}
+
+impl Writing {
+    fn fail(&mut self, why: &impl ToString) -> AppendRefused {
+        let why = why.to_string();
+        self.failed = Some(why.clone());
+        AppendRefused::Failed(why)
+    }
 }
 
 impl DiskLedger {
@@ -119,40 +91,35 @@ impl DiskLedger {
         };
         Ok(Self {
             reader: log.reader(),
-            log,
-            generation,
-            root: data_dir.root().to_path_buf(),
+            moved: watch::Sender::new(Revision(log.end().0)),
+            writing: Mutex::new(Writing {
+                log,
+                generation,
+                failed: None,
+            }),
             snapshot_file: data_dir.root().join("ledger.snapshot"),
             disk,
-            failed: None,
             _dir: data_dir,
         })
     }
 
-    /// What copies this ledger while it is written.
-    #[must_use]
-    pub fn copier(&self) -> Copier {
-        Copier {
-            disk: Arc::clone(&self.disk),
-            reader: self.reader.clone(),
-            root: self.root.clone(),
-        }
-    }
-
-    fn fail(&mut self, why: &impl ToString) -> AppendRefused {
-        let why = why.to_string();
-        self.failed = Some(why.clone());
-        AppendRefused::Failed(why)
+    fn writing(&self) -> MutexGuard<'_, Writing> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Ledger for DiskLedger {
     fn revision(&self) -> Revision {
-        Revision(self.log.end().0)
+        *self.moved.borrow()
     }
 
-    fn append(&mut self, expected: Revision, records: &[Bytes]) -> Result<(), AppendRefused> {
-        if let Some(why) = &self.failed {
+    fn watch(&self) -> watch::Receiver<Revision> {
+        self.moved.subscribe()
+    }
+
+    fn append(&self, expected: Revision, records: &[Bytes]) -> Result<(), AppendRefused> {
+        let writing = &mut *self.writing();
+        if let Some(why) = &writing.failed {
             return Err(AppendRefused::Failed(why.clone()));
         }
         let found = self.revision();
@@ -162,24 +129,25 @@ impl Ledger for DiskLedger {
         if records.is_empty() {
             return Ok(());
         }
-        let batch = batch_of(records, Offset(found.0), self.generation)
+        let batch = batch_of(records, Offset(found.0), writing.generation)
             .map_err(|error| AppendRefused::Unfit(error.to_string()))?;
-        match self.log.append(&[batch]) {
+        match writing.log.append(&[batch]) {
             Ok(()) => {}
             Err(AppendFailed::Full) => return Err(AppendRefused::Full),
-            Err(error) => return Err(self.fail(&error)),
+            Err(error) => return Err(writing.fail(&error)),
         }
-        match self.log.sync() {
-            Ok(_) => Ok(()),
-            Err(error) => Err(self.fail(&error)),
+        if let Err(error) = writing.log.sync() {
+            return Err(writing.fail(&error));
         }
+        self.moved.send_replace(Revision(writing.log.end().0));
+        Ok(())
     }
 
     fn read_after(&self, after: Revision, bytes_max: usize) -> Result<Vec<Bytes>, ReadFailed> {
         let from = Offset(after.0);
         let page = self
             .reader
-            .read(from, bytes_max, self.log.end())
+            .read(from, bytes_max, Offset(self.revision().0))
             .map_err(|error| ReadFailed(error.to_string()))?;
         let mut found = Vec::new();
         for batch in &page.batches {
@@ -194,16 +162,41 @@ impl Ledger for DiskLedger {
         Ok(found)
     }
 
-    fn keep_snapshot(&mut self, at: Revision, state: &[u8]) -> Result<(), ReadFailed> {
+    /// Nobody else writes, and what was answered was shown before.
+    fn confirm(&self) -> Result<Revision, ConfirmFailed> {
+        Ok(self.revision())
+    }
+
+    fn keep_snapshot(&self, at: Revision, state: &[u8]) -> Result<(), ReadFailed> {
+        let kept = self.snapshot().ok().flatten();
+        // One from beyond the end belongs to records that are not there.
+        if kept.is_some_and(|(kept, _)| kept > at && kept <= self.revision()) {
+            return Ok(());
+        }
         let mut bytes = format!("{at}\n").into_bytes();
         bytes.extend_from_slice(state);
         durable::replace(&*self.disk, &self.snapshot_file, &bytes)
             .map_err(|error| ReadFailed(error.to_string()))
     }
 
+    fn standing(&self) -> Standing {
+        // A long flush is no trouble, and nobody waits for it here.
+        let failed = match self.writing.try_lock() {
+            Ok(writing) => writing.failed.clone(),
+            Err(_) => None,
+        };
+        Standing::alone("disk", failed)
+    }
+
     fn close(self: Box<Self>) {
-        let Self { log, reader, .. } = *self;
+        let Self {
+            writing, reader, ..
+        } = *self;
         drop(reader);
+        let log = writing
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+            .log;
         if let Err(error) = log.close() {
             tracing::warn!(%error, "the ledger was not closed in order");
         }
@@ -244,3 +237,6 @@ fn batch_of(
     patch(&mut batch, base, generation);
     Ok(batch.freeze())
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::super::answer::{Lost, Outcome, Waiting, answer_in};
+use super::super::answer::{Lost, NotPublished, Outcome, Waiting, answer_in};
 use super::{Pending, Shared, State, TokenUsed};
 use crate::frames::Frames;
-use crate::session::is_about_token;
+use crate::session::{is_about_token, ran_out};
 
 /// Answers taken off the stream before others get a turn.
 const ANSWERS_PER_TURN: usize = 256;
@@ -83,6 +83,18 @@ impl Driver {
             match self.frames.poll_frame(cx) {
                 Poll::Pending => break,
                 Poll::Ready(frame) => match answer_in(frame) {
+                    // The publish and all behind it were not carried out: another stream, with another token, may
+                    // have them.
+                    Ok((_, Err(NotPublished::Refused(failure))))
+                        if ran_out(&failure) && !self.key.source.is_fixed() =>
+                    {
+                        ended = Some(Lost {
+                            sent: false,
+                            why: failure.to_string().into(),
+                            refused: Some(failure),
+                        });
+                        break;
+                    }
                     Ok(answer) => self.answers.push(answer),
                     Err(lost) => {
                         ended = Some(lost);

@@ -1,0 +1,92 @@
+//! The contract on a disk, and what a disk does beside it.
+
+use std::path::Path;
+
+use felix_journal::disk::{Call, CallKind, Fault};
+use felix_journal::{RealDisk, SimDisk};
+
+use super::super::contract::{Stand, append, keeps, ledger_contract, read_all};
+use super::*;
+
+struct Directory(tempfile::TempDir);
+
+impl Stand for Directory {
+    fn open(&self) -> Box<dyn Ledger> {
+        Box::new(open(Arc::new(RealDisk), self.0.path()))
+    }
+
+    fn several(&self) -> bool {
+        false
+    }
+}
+
+ledger_contract!(Directory(tempfile::tempdir().unwrap()));
+
+#[test]
+fn a_power_cut_takes_nothing_that_an_append_returned() {
+    for seed in 0..50 {
+        let disk = Arc::new(SimDisk::new(seed));
+        let dir = Path::new("/data");
+        let ledger = open(Arc::clone(&disk) as _, dir);
+        let records: Vec<String> = (0..seed).map(|n| format!("record {n}")).collect();
+        for (n, record) in records.iter().enumerate() {
+            append(&ledger, n as u64, &[record]);
+        }
+        drop(ledger);
+        disk.power_cut(seed);
+        let ledger = open(disk as _, dir);
+        assert_eq!(read_all(&ledger, 0), records, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_failed_sync_ends_all_appends_until_the_ledger_is_opened_again() {
+    let disk = Arc::new(SimDisk::new(1));
+    let dir = Path::new("/data");
+    let ledger = open(Arc::clone(&disk) as _, dir);
+    append(&ledger, 0, &["a"]);
+    let failing = Arc::clone(&disk);
+    disk.set_hook(Some(Arc::new(move |call: &Call| {
+        if call.kind == CallKind::Sync {
+            failing.fail(call.number, Fault::Io);
+        }
+    })));
+    let refused = ledger.append(Revision(1), &[Bytes::from("lost")]);
+    assert!(
+        matches!(refused, Err(AppendRefused::Failed(_))),
+        "{refused:?}"
+    );
+    disk.set_hook(None);
+    disk.heal();
+    let again = ledger.append(Revision(1), &[Bytes::from("b")]);
+    assert!(matches!(again, Err(AppendRefused::Failed(_))), "{again:?}");
+    drop(ledger);
+    disk.power_cut(1);
+    let ledger = open(disk as _, dir);
+    let held = read_all(&ledger, 0);
+    assert_eq!(held.first().map(String::as_str), Some("a"));
+    append(&ledger, held.len() as u64, &["c"]);
+}
+
+#[test]
+fn a_full_disk_refuses_with_its_own_word_and_recovers_by_itself() {
+    let disk = Arc::new(SimDisk::new(1));
+    let ledger = open(Arc::clone(&disk) as _, Path::new("/data"));
+    append(&ledger, 0, &["a"]);
+    disk.full(0);
+    let record = Bytes::from(vec![b'x'; 1 << 20]);
+    assert_eq!(
+        ledger.append(Revision(1), &[record]),
+        Err(AppendRefused::Full)
+    );
+    assert_eq!(ledger.revision(), Revision(1));
+    disk.full(u64::MAX);
+    append(&ledger, 1, &["b"]);
+    assert_eq!(read_all(&ledger, 0), ["a", "b"]);
+}
+
+fn open(disk: Arc<dyn Disk>, dir: &Path) -> DiskLedger {
+    let (cluster, node) = ("test".parse().unwrap(), "node".parse().unwrap());
+    let dir = DataDir::open(&*disk, dir, &cluster, &node).unwrap();
+    DiskLedger::open(disk, dir).unwrap()
+}

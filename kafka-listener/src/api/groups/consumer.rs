@@ -1,0 +1,233 @@
+//! ConsumerGroupHeartbeat and ConsumerGroupDescribe (KIP-848): groups in which the broker shares out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use felix_client::raw::{
+    ConsumerDescribe, ConsumerGroup, ConsumerHeartbeat, ConsumerHeld, ConsumerMember,
+    ConsumerTopic, List, StreamName,
+};
+use kafka_protocol::messages::consumer_group_describe_response::{
+    Assignment as Shown, DescribedGroup, Member, TopicPartitions as ShownPartitions,
+};
+use kafka_protocol::messages::consumer_group_heartbeat_request::TopicPartitions as Held;
+use kafka_protocol::messages::consumer_group_heartbeat_response::{Assignment, TopicPartitions};
+use kafka_protocol::messages::{
+    ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse, GroupId, TopicName,
+};
+use uuid::Uuid;
+
+use super::super::{Ctx, Head, metadata, text, utf8};
+use super::{call, millis, narrow, said, told};
+use crate::topics::Topics;
+use crate::wire::codes::{INVALID_REGULAR_EXPRESSION, INVALID_REQUEST, NONE, UNKNOWN_TOPIC_ID};
+
+/// What is said of subscriptions by pattern.
+const NO_PATTERNS: &str = "subscribe by name: patterns are resolved by classic groups only";
+
+pub(in super::super) async fn heartbeat(
+    ctx: Arc<Ctx>,
+    head: Head,
+    request: ConsumerGroupHeartbeatRequest,
+) -> ConsumerGroupHeartbeatResponse {
+    let topics = match &request.subscribed_topic_names {
+        Some(names) => ctx.topics_with(names.iter().map(|name| name.as_str())).await,
+        None => ctx.topics(),
+    };
+    let ask = match ask(&ctx, &head, &topics, &request) {
+        Ok(ask) => ask,
+        Err((error, message)) => return refused(error, Some(message)),
+    };
+    match call(&ctx, ask, Duration::ZERO).await {
+        Ok(held) => answer(&ctx, &topics, &request, &held),
+        Err(error) => refused(error, None),
+    }
+}
+
+fn refused(error: i16, message: Option<&str>) -> ConsumerGroupHeartbeatResponse {
+    ConsumerGroupHeartbeatResponse::default()
+        .with_error_code(error)
+        .with_error_message(message.map(text))
+}
+
+type Wrong = (i16, &'static str);
+
+fn ask(
+    ctx: &Ctx,
+    head: &Head,
+    topics: &Topics,
+    request: &ConsumerGroupHeartbeatRequest,
+) -> Result<ConsumerHeartbeat, Wrong> {
+    let pattern = request.subscribed_topic_regex.as_ref();
+    if pattern.is_some_and(|pattern| !pattern.is_empty()) {
+        return Err((INVALID_REGULAR_EXPRESSION, NO_PATTERNS));
+    }
+    let too_long = |_| (INVALID_REQUEST, "the request is too long");
+    let streams = request.subscribed_topic_names.as_ref().map(|names| {
+        let streams = names.iter().filter_map(|name| place(ctx, topics, name.as_str()));
+        List::build(streams)
+    });
+    let held = request.topic_partitions.as_ref().map(|held| holds(topics, held));
+    Ok(ConsumerHeartbeat {
+        group: told(&request.group_id),
+        member: told(&request.member_id),
+        epoch: request.member_epoch.into(),
+        instance: request.instance_id.as_ref().map(told),
+        rack: request.rack_id.as_ref().map(told),
+        rebalance_ms: (request.rebalance_timeout_ms >= 0)
+            .then(|| millis(request.rebalance_timeout_ms)),
+        streams: streams.transpose().map_err(too_long)?,
+        assignor: request.server_assignor.as_ref().map(told),
+        held: held.transpose()?,
+        client: utf8(&head.client_id).into(),
+        host: format!("/{}", ctx.peer.ip()).into(),
+    })
+}
+
+/// The stream of a topic. One that does not exist yet is named all the same, so that its members get it when it does.
+fn place(ctx: &Ctx, topics: &Topics, name: &str) -> Option<StreamName> {
+    let (namespace, stream) = match metadata::named(ctx, topics, name) {
+        Ok(topic) => (topic.stream.namespace.clone(), topic.stream.stream.clone()),
+        Err(_) => {
+            let place = ctx.shared.names.place(ctx.who.tenant(), name)?;
+            (place.namespace, place.stream)
+        }
+    };
+    Some(StreamName {
+        namespace: namespace.as_str().into(),
+        stream: stream.as_str().into(),
+    })
+}
+
+fn holds(topics: &Topics, held: &[Held]) -> Result<List<ConsumerTopic>, Wrong> {
+    let too_long = |_| (INVALID_REQUEST, "the request is too long");
+    let mut all = Vec::with_capacity(held.len());
+    for held in held {
+        // A topic that was deleted meanwhile is held by nobody.
+        let Some(topic) = topics.with_id(held.topic_id.as_bytes()) else {
+            continue;
+        };
+        let mut shards: Vec<u32> = held.partitions.iter().map(|one| one.unsigned_abs()).collect();
+        shards.sort_unstable();
+        all.push(ConsumerTopic {
+            incarnation: topic.stream.incarnation.0,
+            shards: List::build(shards).map_err(too_long)?,
+        });
+    }
+    List::build(all).map_err(too_long)
+}
+
+fn answer(
+    ctx: &Ctx,
+    topics: &Topics,
+    request: &ConsumerGroupHeartbeatRequest,
+    held: &ConsumerHeld,
+) -> ConsumerGroupHeartbeatResponse {
+    if held.error != NONE {
+        return refused(held.error, held.message.as_ref().map(|message| message.as_str()));
+    }
+    let response = ConsumerGroupHeartbeatResponse::default()
+        .with_member_id(Some(request.member_id.clone()))
+        .with_member_epoch(narrow(held.epoch))
+        .with_heartbeat_interval_ms(i32::try_from(held.heartbeat_ms).unwrap_or(i32::MAX));
+    let Some(assigned) = &held.assigned else {
+        return response;
+    };
+    // The broker may know of a stream before this listener does; its catalogue follows at once.
+    let fresh = ctx.topics();
+    let find = |incarnation| {
+        let known = topics.with_incarnation(incarnation);
+        known.or_else(|| fresh.with_incarnation(incarnation)).cloned()
+    };
+    let mut partitions = Vec::new();
+    for share in assigned.iter() {
+        let Some(topic) = find(share.incarnation) else {
+            return refused(UNKNOWN_TOPIC_ID, Some("a topic is not known here yet"));
+        };
+        let shards = share.shards.iter();
+        let shards = shards.map(|shard| i32::try_from(shard).unwrap_or(i32::MAX));
+        partitions.push(
+            TopicPartitions::default()
+                .with_topic_id(Uuid::from_bytes(topic.id))
+                .with_partitions(shards.collect()),
+        );
+    }
+    response.with_assignment(Some(Assignment::default().with_topic_partitions(partitions)))
+}
+
+pub(in super::super) async fn describe(
+    ctx: Arc<Ctx>,
+    head: Head,
+    request: ConsumerGroupDescribeRequest,
+) -> ConsumerGroupDescribeResponse {
+    let described = match List::build(request.group_ids.iter().map(|group| told(group))) {
+        Ok(groups) => call(&ctx, ConsumerDescribe { groups }, Duration::ZERO).await,
+        Err(_) => Err(INVALID_REQUEST),
+    };
+    let topics = ctx.topics();
+    let groups = match described {
+        Ok(described) => {
+            let groups = described.groups.iter();
+            groups.map(|group| shown(&head, &topics, &group)).collect()
+        }
+        Err(error) => {
+            let failed = request.group_ids.into_iter().map(|group| {
+                DescribedGroup::default()
+                    .with_group_id(group)
+                    .with_error_code(error)
+            });
+            failed.collect()
+        }
+    };
+    ConsumerGroupDescribeResponse::default().with_groups(groups)
+}
+
+fn shown(head: &Head, topics: &Topics, group: &ConsumerGroup) -> DescribedGroup {
+    let members = group.members.iter();
+    DescribedGroup::default()
+        .with_group_id(GroupId(said(&group.group)))
+        .with_error_code(group.error)
+        .with_group_state(said(&group.state))
+        .with_group_epoch(narrow(group.epoch))
+        .with_assignment_epoch(narrow(group.target_epoch))
+        .with_assignor_name(said(&group.assignor))
+        .with_members(members.map(|member| shown_member(head, topics, &member)).collect())
+}
+
+fn shown_member(head: &Head, topics: &Topics, member: &ConsumerMember) -> Member {
+    let names = member.streams.iter().filter_map(|stream| {
+        let topic = topics.of_stream(stream.namespace.as_str(), stream.stream.as_str())?;
+        Some(TopicName(text(&topic.name)))
+    });
+    let mut shown = Member::default()
+        .with_member_id(said(&member.member))
+        .with_instance_id(member.instance.as_ref().map(said))
+        .with_rack_id(member.rack.as_ref().map(said))
+        .with_member_epoch(narrow(member.epoch))
+        .with_client_id(said(&member.client))
+        .with_client_host(said(&member.host))
+        .with_subscribed_topic_names(names.collect())
+        .with_assignment(shown_share(topics, &member.assigned))
+        .with_target_assignment(shown_share(topics, &member.target));
+    if head.version >= 1 {
+        // Not one that came over from a classic group.
+        shown.member_type = 1;
+    }
+    shown
+}
+
+fn shown_share(topics: &Topics, share: &List<ConsumerTopic>) -> Shown {
+    let partitions = share.iter().filter_map(|share| {
+        let topic = topics.with_incarnation(share.incarnation)?;
+        let shards = share.shards.iter();
+        let shards = shards.map(|shard| i32::try_from(shard).unwrap_or(i32::MAX));
+        Some(
+            ShownPartitions::default()
+                .with_topic_id(Uuid::from_bytes(topic.id))
+                .with_topic_name(TopicName(text(&topic.name)))
+                .with_partitions(shards.collect()),
+        )
+    });
+    Shown::default().with_topic_partitions(partitions.collect())
+}

@@ -1,0 +1,213 @@
+//! Metadata: topics and their partitions, all of them led by this listener, since any listener serves any partition.
+
+use std::sync::Arc;
+
+use felix_auth::{Action, Resource};
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::metadata_response::{
+    MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+};
+use kafka_protocol::messages::{BrokerId, MetadataRequest, MetadataResponse, TopicName};
+use uuid::Uuid;
+
+use super::admin::{self, NewTopic};
+use super::{Ctx, Head, cluster_id, text};
+use crate::topics::{Topic, Topics};
+use crate::wire::codes::{
+    INVALID_TOPIC_EXCEPTION, NONE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+};
+
+/// Operations of a topic in the numbers of the protocol, with the right each needs.
+const OPERATIONS: [(u32, Action); 7] = [
+    (3, Action::StreamSubscribe),
+    (4, Action::StreamPublish),
+    (5, Action::StreamManage),
+    (6, Action::StreamManage),
+    (7, Action::StreamManage),
+    (10, Action::StreamSubscribe),
+    (11, Action::StreamManage),
+];
+
+/// To see a topic at all.
+const DESCRIBE: u32 = 8;
+
+pub(super) async fn answer(
+    ctx: Arc<Ctx>,
+    head: Head,
+    request: MetadataRequest,
+) -> MetadataResponse {
+    let asked = request.topics.as_deref();
+    // In version 0 an empty list means all; later it means none, and null means all.
+    let asked = asked.filter(|asked| head.version > 0 || !asked.is_empty());
+    let operations = request.include_topic_authorized_operations;
+    let topics = match asked {
+        None => all(&ctx, operations),
+        Some(asked) => {
+            let makes = request.allow_auto_topic_creation;
+            some(&ctx, &head, asked, makes, operations).await
+        }
+    };
+    let (host, port) = &ctx.shared.advertised;
+    let node = BrokerId(ctx.shared.config.node_id);
+    let broker = MetadataResponseBroker::default()
+        .with_node_id(node)
+        .with_host(text(host))
+        .with_port(i32::from(*port));
+    let mut response = MetadataResponse::default()
+        .with_brokers(vec![broker])
+        .with_topics(topics)
+        .with_cluster_id(Some(text(&cluster_id(&ctx))))
+        .with_controller_id(node);
+    if request.include_cluster_authorized_operations {
+        response.cluster_authorized_operations = super::cluster::operations(&ctx);
+    }
+    response
+}
+
+fn all(ctx: &Ctx, operations: bool) -> Vec<MetadataResponseTopic> {
+    let topics = ctx.topics();
+    let seen = topics.iter().filter(|topic| ctx.who.may_see(&topic.stream));
+    seen.map(|topic| found(ctx, topic, operations)).collect()
+}
+
+async fn some(
+    ctx: &Ctx,
+    head: &Head,
+    asked: &[MetadataRequestTopic],
+    makes: bool,
+    operations: bool,
+) -> Vec<MetadataResponseTopic> {
+    let names = asked.iter().filter_map(|topic| topic.name.as_ref());
+    let mut topics = ctx.topics_with(names.map(|name| name.as_str())).await;
+    let mut answers = Vec::with_capacity(asked.len());
+    for topic in asked {
+        let looked = look(ctx, &topics, topic);
+        let missing = |error| error == UNKNOWN_TOPIC_OR_PARTITION;
+        let looked = match (looked, &topic.name) {
+            (Err(error), Some(name)) if missing(error) && makes => {
+                match make(ctx, name.as_str()).await {
+                    Some(with_it) => topics = with_it,
+                    None => tracing::debug!(topic = name.as_str(), "a topic is not made"),
+                }
+                look(ctx, &topics, topic)
+            }
+            (looked, _) => looked,
+        };
+        answers.push(match looked {
+            Ok(topic) => found(ctx, &topic, operations),
+            Err(error) => not_found(head, topic, error),
+        });
+    }
+    answers
+}
+
+fn look(ctx: &Ctx, topics: &Topics, asked: &MetadataRequestTopic) -> Result<Arc<Topic>, i16> {
+    let Some(name) = &asked.name else {
+        let topic = topics.with_id(asked.topic_id.as_bytes());
+        // A stream that may not be seen is as unknown as one that is not there.
+        return topic
+            .filter(|topic| ctx.who.may_see(&topic.stream))
+            .cloned()
+            .ok_or(UNKNOWN_TOPIC_ID);
+    };
+    named(ctx, topics, name.as_str())
+}
+
+/// A topic by its name.
+///
+/// # Errors
+/// The code of what is wrong: the name, a right, or that there is none; rights come first, so that somebody without
+/// them does not learn which topics exist.
+pub(super) fn named(ctx: &Ctx, topics: &Topics, name: &str) -> Result<Arc<Topic>, i16> {
+    if let Some(topic) = topics.named(name) {
+        return if ctx.who.may_see(&topic.stream) {
+            Ok(Arc::clone(topic))
+        } else {
+            Err(TOPIC_AUTHORIZATION_FAILED)
+        };
+    }
+    let place = ctx
+        .shared
+        .names
+        .place(ctx.who.tenant(), name)
+        .ok_or(INVALID_TOPIC_EXCEPTION)?;
+    let there = Resource::Stream {
+        tenant: ctx.who.tenant().as_str(),
+        namespace: place.namespace.as_str(),
+        stream: place.stream.as_str(),
+    };
+    let may_see = [
+        Action::StreamSubscribe,
+        Action::StreamPublish,
+        Action::StreamManage,
+    ]
+    .into_iter()
+    .any(|action| ctx.who.principal.allows(action, &there));
+    Err(if may_see {
+        UNKNOWN_TOPIC_OR_PARTITION
+    } else {
+        TOPIC_AUTHORIZATION_FAILED
+    })
+}
+
+/// Makes a topic that a client asked for, where that is allowed; `None` when it is not made.
+async fn make(ctx: &Ctx, name: &str) -> Option<Arc<Topics>> {
+    if !ctx.shared.config.auto_create_topics {
+        return None;
+    }
+    let place = ctx.shared.names.place(ctx.who.tenant(), name)?;
+    match admin::create(ctx, &place, &NewTopic::default()).await {
+        Ok(_) => Some(ctx.topics()),
+        Err(refused) => {
+            tracing::info!(
+                topic = name,
+                why = refused.message,
+                "a topic that was asked for is not made"
+            );
+            None
+        }
+    }
+}
+
+fn found(ctx: &Ctx, topic: &Topic, operations: bool) -> MetadataResponseTopic {
+    let node = BrokerId(ctx.shared.config.node_id);
+    let shards = i32::try_from(topic.stream.shards).unwrap_or(i32::MAX);
+    let partitions = (0..shards).map(|shard| {
+        MetadataResponsePartition::default()
+            .with_partition_index(shard)
+            .with_leader_id(node)
+            .with_replica_nodes(vec![node])
+            .with_isr_nodes(vec![node])
+    });
+    let mut answer = MetadataResponseTopic::default()
+        .with_error_code(NONE)
+        .with_name(Some(TopicName(text(&topic.name))))
+        .with_topic_id(Uuid::from_bytes(topic.id))
+        .with_partitions(partitions.collect());
+    if operations {
+        answer.topic_authorized_operations = operations_of(ctx, topic);
+    }
+    answer
+}
+
+fn operations_of(ctx: &Ctx, topic: &Topic) -> i32 {
+    let may = OPERATIONS
+        .iter()
+        .filter(|(_, action)| ctx.who.may(*action, &topic.stream));
+    may.fold(1 << DESCRIBE, |bits, (number, _)| bits | 1 << number)
+}
+
+fn not_found(head: &Head, asked: &MetadataRequestTopic, error: i16) -> MetadataResponseTopic {
+    // The name may be null from version 12 on.
+    let name = asked.name.clone();
+    let name = if head.version < 12 {
+        Some(name.unwrap_or_default())
+    } else {
+        name
+    };
+    MetadataResponseTopic::default()
+        .with_error_code(error)
+        .with_name(name)
+        .with_topic_id(asked.topic_id)
+}

@@ -1,0 +1,17 @@
+//! ListPartitionReassignments: none is ever under way that a client could see.
+
+use std::sync::Arc;
+
+use kafka_protocol::messages::{
+    ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse,
+};
+
+use super::{Ctx, Head};
+
+pub(super) async fn answer(
+    _ctx: Arc<Ctx>,
+    _head: Head,
+    _request: ListPartitionReassignmentsRequest,
+) -> ListPartitionReassignmentsResponse {
+    ListPartitionReassignmentsResponse::default()
+}

@@ -1,0 +1,253 @@
+//! Everything an operator can decide about a Kafka listener: defaults, then the file, then the environment.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use figment::Figment;
+use figment::providers::{Env, Format, Serialized, Toml};
+use serde::{Deserialize, Serialize};
+
+/// The configuration of one listener process. Unknown keys are refused.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Where Kafka clients connect (TCP). Port 0 picks a free one.
+    pub listen: SocketAddr,
+    /// The `host:port` that clients are told in metadata; the listen address when absent. Set it when clients reach
+    /// the listener under another name or through a NAT.
+    pub advertise: Option<String>,
+    /// Where `/live`, `/ready` and `/metrics` answer over plain HTTP without authentication: keep it private.
+    pub metrics_listen: SocketAddr,
+    /// The number that clients know this listener by. Listeners of one cluster have different ones.
+    pub node_id: i32,
+    /// Brokers to begin with, `host:port`; more are learned from them.
+    pub brokers: Vec<String>,
+    /// PEM file with the roots for the brokers' certificates; absent: the machine's own.
+    pub broker_ca: Option<PathBuf>,
+    /// Name in the brokers' certificates, when it is not the one they are reached by.
+    pub broker_name: Option<String>,
+    /// Base URL of the control plane whose catalogue this listener follows.
+    pub controlplane_url: String,
+    /// PEM file with the roots for an https control plane; absent: none are trusted but plain http on loopback.
+    pub controlplane_ca: Option<PathBuf>,
+    /// File that holds this listener's token for the control plane.
+    pub node_token_file: Option<PathBuf>,
+    /// PEM certificate chain shown to clients. Without it the listener speaks plain TCP, on loopback only.
+    pub tls_cert: Option<PathBuf>,
+    /// PEM private key of `tls_cert`.
+    pub tls_key: Option<PathBuf>,
+    /// `true`: plain TCP is served beyond loopback, where anybody on the way reads passwords and tokens. For
+    /// networks that are encrypted below.
+    #[serde(deserialize_with = "flag")]
+    pub plaintext: bool,
+    /// `true`: a topic that a client asks for and that does not exist is made, if the client allows it and may.
+    #[serde(deserialize_with = "flag")]
+    pub auto_create_topics: bool,
+    /// Client connections in total; more are closed at once.
+    pub connections: usize,
+    /// Client connections of one remote address. Raise it when many clients sit behind one NAT.
+    pub connections_per_ip: usize,
+    /// Bytes of requests that are read and not answered yet, over all connections. Reading waits when it is spent.
+    pub inflight_bytes: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 9092)),
+            advertise: None,
+            metrics_listen: SocketAddr::from(([127, 0, 0, 1], 8082)),
+            node_id: 1,
+            brokers: vec!["127.0.0.1:5000".into()],
+            broker_ca: None,
+            broker_name: None,
+            controlplane_url: "http://127.0.0.1:8443".into(),
+            controlplane_ca: None,
+            node_token_file: None,
+            tls_cert: None,
+            tls_key: None,
+            plaintext: false,
+            auto_create_topics: false,
+            connections: 8192,
+            connections_per_ip: 512,
+            inflight_bytes: 256 * 1024 * 1024,
+        }
+    }
+}
+
+/// Environment variables and the keys they set.
+pub const ENVIRONMENT: &[(&str, &str)] = &[
+    ("FELIX_KAFKA_BIND", "listen"),
+    ("FELIX_KAFKA_ADVERTISE_ADDR", "advertise"),
+    ("FELIX_KAFKA_METRICS_BIND", "metrics_listen"),
+    ("FELIX_KAFKA_NODE_ID", "node_id"),
+    ("FELIX_KAFKA_BROKERS", "brokers"),
+    ("FELIX_KAFKA_BROKER_CA", "broker_ca"),
+    ("FELIX_KAFKA_BROKER_NAME", "broker_name"),
+    ("FELIX_KAFKA_CONTROLPLANE_URL", "controlplane_url"),
+    ("FELIX_KAFKA_CONTROLPLANE_CA", "controlplane_ca"),
+    ("FELIX_KAFKA_NODE_TOKEN_FILE", "node_token_file"),
+    ("FELIX_KAFKA_TLS_CERT", "tls_cert"),
+    ("FELIX_KAFKA_TLS_KEY", "tls_key"),
+    ("FELIX_KAFKA_PLAINTEXT", "plaintext"),
+    ("FELIX_KAFKA_AUTO_CREATE_TOPICS", "auto_create_topics"),
+    ("FELIX_KAFKA_MAX_CONNECTIONS", "connections"),
+    ("FELIX_KAFKA_MAX_CONNECTIONS_PER_IP", "connections_per_ip"),
+    ("FELIX_KAFKA_INFLIGHT_BYTES", "inflight_bytes"),
+];
+
+/// Why the configuration was refused. Nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigRefused {
+    /// A key is unknown, misspelt or has a bad value; the text names where it stands.
+    #[error("the configuration is refused: {0}")]
+    Value(#[from] Box<figment::Error>),
+    /// Two settings do not go together.
+    #[error("{0}")]
+    Conflict(&'static str),
+    /// The file could not be read.
+    #[error("the configuration file {path} cannot be read: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl Config {
+    /// Reads defaults, then the file, then the environment. Later wins.
+    ///
+    /// # Errors
+    /// [`ConfigRefused`] names the key and where it stands.
+    pub fn load(file: Option<&Path>) -> Result<Self, ConfigRefused> {
+        let mut figment = Figment::from(Serialized::defaults(Self::default()));
+        if let Some(path) = file {
+            let text = std::fs::read_to_string(path).map_err(|source| ConfigRefused::File {
+                path: path.into(),
+                source,
+            })?;
+            // Parsing it as a whole first gives an error that names the line.
+            toml::from_str::<toml::Table>(&text).map_err(|error| {
+                Box::new(figment::Error::from(format!("{}: {error}", path.display())))
+            })?;
+            figment = figment.merge(Toml::string(&text));
+        }
+        for (variable, key) in ENVIRONMENT {
+            figment = figment.merge(Env::raw().only(&[variable]).map(move |_| (*key).into()));
+        }
+        let config: Self = figment.extract().map_err(Box::new)?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Refuses settings that do not go together.
+    ///
+    /// # Errors
+    /// [`ConfigRefused::Conflict`] says which.
+    pub fn check(&self) -> Result<(), ConfigRefused> {
+        let conflict = |wrong: bool, what| {
+            if wrong {
+                Err(ConfigRefused::Conflict(what))
+            } else {
+                Ok(())
+            }
+        };
+        conflict(
+            self.tls_cert.is_some() != self.tls_key.is_some(),
+            "tls_cert and tls_key go together: set both or none",
+        )?;
+        conflict(
+            self.tls_cert.is_none() && !self.plaintext && !self.listen.ip().is_loopback(),
+            "without tls_cert only loopback is served: set tls_cert and tls_key, or plaintext = true",
+        )?;
+        conflict(self.brokers.is_empty(), "brokers must name at least one")?;
+        conflict(self.node_id < 0, "node_id must be at least 0")?;
+        conflict(
+            self.connections == 0 || self.connections_per_ip == 0,
+            "connections and connections_per_ip must be at least 1",
+        )?;
+        conflict(
+            self.inflight_bytes < crate::limits::FRAME_BYTES_MAX,
+            "inflight_bytes must hold at least one request of the largest size, 104857600",
+        )
+    }
+
+    /// The result as TOML, as `--print-config` shows it. It holds paths of secrets, never secrets.
+    pub fn to_toml(&self) -> String {
+        toml::to_string_pretty(self).unwrap_or_else(|error| format!("# {error}\n"))
+    }
+
+    /// `FELIX_KAFKA_*` variables that no part of the listener reads.
+    pub fn unknown_variables(set: impl Iterator<Item = String>) -> Vec<String> {
+        let known = |name: &String| ENVIRONMENT.iter().any(|(known, _)| known == name);
+        set.filter(|name| name.starts_with("FELIX_KAFKA_") && name != CONFIG && !known(name))
+            .collect()
+    }
+}
+
+/// The variable that names the file itself.
+pub const CONFIG: &str = "FELIX_KAFKA_CONFIG";
+
+/// A switch: `true`, `false`, or the `1` and `0` that environment variables carry.
+fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Bool(bool),
+        Number(u8),
+    }
+    match Written::deserialize(deserializer)? {
+        Written::Bool(on) => Ok(on),
+        Written::Number(0) => Ok(false),
+        Written::Number(1) => Ok(true),
+        Written::Number(other) => Err(serde::de::Error::custom(format!(
+            "{other} is neither true, false, 1 nor 0"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from_toml(text: &str) -> Result<Config, String> {
+        Figment::from(Serialized::defaults(Config::default()))
+            .merge(Toml::string(text))
+            .extract()
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_misspelt_key_is_refused_by_name() {
+        let error = from_toml("auto_create_topic = true").unwrap_err();
+        assert!(error.contains("auto_create_topic"), "{error}");
+    }
+
+    #[test]
+    fn plain_tcp_beyond_loopback_must_be_asked_for() {
+        let open = from_toml("listen = '0.0.0.0:9092'").unwrap();
+        assert!(matches!(open.check(), Err(ConfigRefused::Conflict(_))));
+        let meant = from_toml("listen = '0.0.0.0:9092'\nplaintext = true").unwrap();
+        assert!(meant.check().is_ok());
+        assert!(Config::default().check().is_ok());
+    }
+
+    #[test]
+    fn what_is_printed_can_be_read_back() {
+        let config = Config {
+            advertise: Some("kafka.example:9092".into()),
+            ..Config::default()
+        };
+        assert_eq!(from_toml(&config.to_toml()).unwrap(), config);
+    }
+
+    #[test]
+    fn a_variable_that_nobody_reads_is_found() {
+        let set = ["FELIX_KAFKA_BIND", "FELIX_KAFKA_BIN", CONFIG].map(String::from);
+        assert_eq!(
+            Config::unknown_variables(set.into_iter()),
+            ["FELIX_KAFKA_BIN"]
+        );
+    }
+}
