@@ -11,6 +11,7 @@
 //! [`Permissions`] for how a check is answered without allocating.
 
 mod action;
+mod certificate;
 mod digest;
 mod explain;
 pub mod fetch;
@@ -24,10 +25,12 @@ mod principal;
 mod resource;
 mod revoked;
 mod roles;
+mod secret;
 mod token;
 mod verify;
 
 pub use action::{Action, UnknownAction};
+pub use certificate::{CertificateNames, PRINCIPAL_URI};
 pub use explain::{Ended, Explanation, Lacks, NearMiss, Verdict, explain, explain_principal};
 pub use key::{BadKey, Jwk, Jwks, KeySet, PublicKey, SigningKey};
 pub use matcher::Permissions;
@@ -37,7 +40,13 @@ pub use permission::{BadPermission, Permission};
 pub use principal::Principal;
 pub use resource::Resource;
 pub use revoked::{Revocation, Revocations, RevokedBy, RevokedKind, UnknownRevokedKind};
-pub use roles::{Grouping, Policy, TENANT_ADMIN_ROLE, expand, granted, tenant_admin_policies};
+pub use roles::{
+    Grouping, Held, Policy, TENANT_ADMIN_ROLE, expand, granted, held_by, tenant_admin_policies,
+};
+pub use secret::{
+    NoRandomness, NotACredential, RefreshToken, SERVICE_KEY_PREFIX, Secret, ServiceCredential,
+    random_id,
+};
 pub use token::{
     Audience, Claims, ISSUER, LEEWAY_SECONDS, LIFETIME_SECONDS_MAX, MintFailed, TOKEN_BYTES_MAX,
     issuer_digest, mint,

@@ -33,14 +33,33 @@ pub struct Grouping<'a> {
     pub role: &'a str,
 }
 
+/// What somebody holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// The grants, sorted, without repeats.
+    pub permissions: Vec<Permission>,
+    /// The roles and groups that gave something, directly or through others, sorted. The principal is not among them.
+    pub roles: Vec<String>,
+}
+
 /// What a principal holds: the rules of himself and of every role he has, directly or through other roles.
 ///
 /// Rules that do not parse are skipped; they were refused when written, unless a newer build wrote them.
 pub fn granted<'a>(
-    principal: &str,
+    principal: &'a str,
     groupings: impl IntoIterator<Item = Grouping<'a>>,
     policies: impl IntoIterator<Item = Policy<'a>>,
 ) -> Vec<Permission> {
+    held_by(principal, [], groupings, policies).permissions
+}
+
+/// As [`granted`], for a principal who is in groups, and with the roles that gave something.
+pub fn held_by<'a>(
+    principal: &'a str,
+    groups: impl IntoIterator<Item = &'a str>,
+    groupings: impl IntoIterator<Item = Grouping<'a>>,
+    policies: impl IntoIterator<Item = Policy<'a>>,
+) -> Held {
     let mut roles_of: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for grouping in groupings {
         roles_of
@@ -48,8 +67,8 @@ pub fn granted<'a>(
             .or_default()
             .push(grouping.role);
     }
-    let mut subjects: BTreeSet<&str> = BTreeSet::from([principal]);
-    let mut newest = vec![principal];
+    let mut subjects: BTreeSet<&str> = groups.into_iter().chain([principal]).collect();
+    let mut newest: Vec<&str> = subjects.iter().copied().collect();
     for _ in 0..ROLE_STEPS_MAX {
         let found: Vec<&str> = newest
             .iter()
@@ -62,14 +81,50 @@ pub fn granted<'a>(
             .filter(|role| subjects.insert(role))
             .collect();
     }
-    let held: BTreeSet<Permission> = policies
-        .into_iter()
-        .filter(|policy| subjects.contains(policy.subject))
-        .filter_map(|policy| {
-            Permission::new(policy.action.parse().ok()?, policy.object.parse().ok()?).ok()
-        })
-        .collect();
-    held.into_iter().collect()
+    let mut giving: BTreeSet<&str> = BTreeSet::new();
+    let mut permissions: BTreeSet<Permission> = BTreeSet::new();
+    for policy in policies {
+        let Some(subject) = subjects.get(policy.subject) else {
+            continue;
+        };
+        let parsed = policy.action.parse().ok().zip(policy.object.parse().ok());
+        let Some(Ok(permission)) = parsed.map(|(action, object)| Permission::new(action, object))
+        else {
+            continue;
+        };
+        giving.insert(subject);
+        permissions.insert(permission);
+    }
+    lead_to(&mut giving, &subjects, &roles_of);
+    giving.remove(principal);
+    Held {
+        permissions: permissions.into_iter().collect(),
+        roles: giving.into_iter().map(str::to_owned).collect(),
+    }
+}
+
+/// Adds to those that give something the roles on the way to them: taking one of those away takes the rest.
+fn lead_to<'a>(
+    giving: &mut BTreeSet<&'a str>,
+    subjects: &BTreeSet<&'a str>,
+    roles_of: &BTreeMap<&str, Vec<&'a str>>,
+) {
+    for _ in 0..ROLE_STEPS_MAX {
+        let more: Vec<&str> = subjects
+            .iter()
+            .copied()
+            .filter(|subject| !giving.contains(subject))
+            .filter(|subject| {
+                roles_of
+                    .get(subject)
+                    .is_some_and(|roles| roles.iter().any(|role| giving.contains(role)))
+            })
+            .collect();
+        if more.is_empty() {
+            break;
+        }
+        giving.extend(more);
+    }
 }
 
 /// Adds what management of a tenant or a namespace brings with it, and takes away what has no use for the audience.
@@ -197,6 +252,27 @@ mod tests {
     }
 
     #[test]
+    fn groups_bring_their_roles_and_what_gave_something_is_told() {
+        let group = "group:https://login.example.com#writers";
+        let groupings = [
+            grouping(group, "role:lead"),
+            grouping("role:lead", "role:writer"),
+            grouping("p:alice", "role:empty"),
+            grouping("p:bob", "role:other"),
+        ];
+        let policies = [
+            rule("role:writer", "stream:t/ns/s", "stream.publish"),
+            rule("p:alice", "cache:t/ns/c", "cache.read"),
+            rule("role:other", "cache:t/ns/c", "cache.write"),
+        ];
+        let held = held_by("p:alice", [group], groupings, policies);
+        assert_eq!(held.permissions.len(), 2);
+        assert_eq!(held.roles, [group, "role:lead", "role:writer"]);
+        let alone = held_by("p:alice", [], groupings, policies);
+        assert_eq!((alone.permissions.len(), alone.roles.len()), (1, 0));
+    }
+
+    #[test]
     fn a_loop_of_roles_ends() {
         let groupings = [
             Grouping {
@@ -254,6 +330,10 @@ mod tests {
         let held: [Permission; 1] = ["token.delegate:tenant:t".parse().unwrap()];
         assert!(expand(&held, Audience::Broker).is_empty());
         assert_eq!(expand(&held, Audience::ControlPlane), held);
+    }
+
+    const fn grouping<'a>(user: &'a str, role: &'a str) -> Grouping<'a> {
+        Grouping { user, role }
     }
 
     fn rule<'a>(subject: &'a str, object: &'a str, action: &'a str) -> Policy<'a> {

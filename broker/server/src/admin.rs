@@ -1,4 +1,4 @@
-//! The operator's listener: `/live`, `/ready`, `/metrics`, `/shards`, `/groups`, `/backup`. Plain HTTP, no authentication.
+//! The operator's listener: `/live`, `/ready`, `/metrics`, `/shards`, `/groups`, `/quotas`, `/backup`. Plain HTTP, no authentication.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -27,6 +27,7 @@ pub(crate) async fn serve(
         .route("/metrics", get(metrics))
         .route("/shards", get(shards))
         .route("/groups", get(groups))
+        .route("/quotas", get(quotas))
         .route("/backup", post(backup))
         .with_state(shared)
         .into_make_service_with_connect_info::<SocketAddr>();
@@ -63,6 +64,13 @@ async fn shards(State(shared): State<Arc<Shared>>) -> Response {
 async fn groups(State(shared): State<Arc<Shared>>) -> Response {
     let groups = crate::groups::listing(&shared);
     Json(json!({ "version": 1, "node_id": shared.config.node_id, "groups": groups }))
+        .into_response()
+}
+
+/// What every tenant uses of this broker, and what bounds it.
+async fn quotas(State(shared): State<Arc<Shared>>) -> Response {
+    let tenants = shared.quotas.listing();
+    Json(json!({ "version": 1, "node_id": shared.config.node_id, "tenants": tenants }))
         .into_response()
 }
 

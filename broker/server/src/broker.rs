@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use felix_auth::{Action, Principal, Resource};
-use felix_controlplane_client::{Api, CallFailed, Follower, FollowerState, TokenSource};
+use felix_controlplane_client::{
+    Api, CallFailed, Follower, FollowerState, Held, Renewal, TokenSource,
+};
 use felix_journal::{DataDir, DataDirRefused, Journal, JournalOptions, RealDisk};
 use felix_meta::{Catalogue, TenantEntry};
-use felix_model::{CacheId, ClusterId, NodeId, StreamId, TimeMs};
+use felix_model::{CacheId, ClusterId, NodeId, StreamId, TenantId, TimeMs};
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::Extension;
 use felix_wire::flags::Flags;
@@ -23,6 +25,7 @@ use crate::caches::{CacheHandle, CacheSpec, Caches};
 use crate::config::{Config, ConfigRefused};
 use crate::conn::principals::Principals;
 use crate::conn::standing::{Over, Revoked, Standing, Standings};
+use crate::credential::Credential;
 use crate::fair::FairQueue;
 use crate::limits::{DRAIN_TIMEOUT, EXPIRY_LOOK_INTERVAL, PUBLISH_WINDOW};
 pub(crate) use crate::listing::{Listing, Subscriptions};
@@ -30,9 +33,11 @@ use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::names::{Names, spec};
 use crate::paths::Paths;
+use crate::quotas::{Exceeded, Quotas, TenantUse};
 use crate::shards::cell::now;
 use crate::shards::{Shards, Store, StreamHandle, StreamSpec};
-use crate::tls::{Identity, ServerConfigs, TlsRefused};
+use crate::teams::Teams;
+use crate::tls::{ClientRoots, Identity, ServerConfigs, TlsRefused};
 use crate::{admin, listen};
 
 /// How often retention is applied.
@@ -64,9 +69,11 @@ pub(crate) struct Shared {
     pub(crate) served: Served,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) members: Members,
+    pub(crate) teams: Teams,
     pub(crate) paths: Arc<Paths>,
     pub(crate) principals: Principals,
     pub(crate) standings: Arc<Standings>,
+    pub(crate) quotas: Quotas,
     port: u16,
     draining: AtomicBool,
 }
@@ -142,9 +149,12 @@ pub struct Stopped {
 pub async fn start(config: Config, embedding: Embedding) -> Result<Running, StartRefused> {
     config.check()?;
     let identity = identity(&config, embedding.identity)?;
-    let configs = Arc::new(ServerConfigs::new(&identity)?);
+    let clients = config.tls_client_ca.as_deref();
+    let clients = clients.map(|file| ClientRoots::read(file, config.tls_require_cert));
+    let configs = Arc::new(ServerConfigs::new(&identity, clients.transpose()?)?);
     let metrics = Arc::new(Metrics::new());
-    let names = Names::new(follow(&config, embedding.token).await?);
+    let (follower, credential) = follow(&config, embedding.token, &metrics).await?;
+    let names = Names::new(follower);
     let bad_name = |_| ConfigRefused::Conflict("node_id and the cluster's name must be names");
     let node: NodeId = config.node_id.parse().map_err(bad_name)?;
     let cluster: ClusterId = embedding
@@ -181,7 +191,7 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
         address: config.metrics_listen,
         source,
     })?;
-    let shards = Shards::new(store, config.publish_quota.clone(), Arc::clone(&metrics));
+    let shards = Shards::new(store, Arc::clone(&metrics));
     let shared = Arc::new(Shared {
         members: Members::new(&shards),
         caches: Caches::new(Arc::clone(&shards), Arc::clone(&metrics)),
@@ -189,9 +199,11 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
         queue: FairQueue::new(config.inflight_bytes),
         served: served(),
         subscriptions: Subscriptions::default(),
+        teams: Teams::default(),
         paths: Arc::default(),
         principals: Principals::default(),
         standings: Arc::default(),
+        quotas: Quotas::new(config.publish_quota.clone()),
         port: address.port(),
         draining: AtomicBool::new(false),
         config,
@@ -210,6 +222,12 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
     };
     running.spawn(Arc::clone(&configs), admin);
     running.watch_certificate(configs, identity);
+    if let Some(credential) = credential {
+        let metrics = Arc::clone(&running.shared.metrics);
+        running
+            .tasks
+            .spawn(credential.keep(metrics, running.stop.clone()));
+    }
     tracing::info!(%address, %metrics_address, "the broker is ready");
     Ok(running)
 }
@@ -227,22 +245,48 @@ fn identity(config: &Config, given: Option<Identity>) -> Result<Identity, TlsRef
     }
 }
 
-async fn follow(config: &Config, token: Option<String>) -> Result<Follower, StartRefused> {
-    let source = match (&token, &config.node_token_file) {
-        (Some(token), _) => TokenSource::fixed(token),
-        (None, Some(path)) => TokenSource::file(path.clone()),
-        (None, None) => TokenSource::fixed(""),
-    };
+/// Takes a first copy of the catalogue, with the credential that is kept fresh if there is one.
+async fn follow(
+    config: &Config,
+    token: Option<String>,
+    metrics: &Metrics,
+) -> Result<(Follower, Option<Credential>), StartRefused> {
     let refused = |error: &dyn std::fmt::Display| StartRefused::Endpoint(error.to_string());
-    let api = match &config.controlplane_ca {
-        Some(file) => {
-            let roots = std::fs::read(file)
-                .map_err(|error| refused(&format!("{}: {error}", file.display())))?;
-            Api::trusting(&config.controlplane_url, source, &roots)
+    let read = |file: &Path| {
+        std::fs::read(file).map_err(|error| refused(&format!("{}: {error}", file.display())))
+    };
+    let roots = config.controlplane_ca.as_deref().map(read).transpose()?;
+    let roots = roots.as_deref();
+    let (source, credential) = match (&config.node_refresh_token_file, token) {
+        (Some(file), token) => {
+            let first = match (token, &config.node_token_file) {
+                (Some(token), _) => token,
+                (None, Some(path)) => String::from_utf8_lossy(&read(path)?).trim().to_owned(),
+                (None, None) => {
+                    let words = "node_refresh_token_file needs a token, which says of whom it is";
+                    return Err(ConfigRefused::Conflict(words).into());
+                }
+            };
+            let tenant = felix_auth::claimed_tenant(&first).map_err(|error| refused(&error))?;
+            let renewal = Renewal::new(&config.controlplane_url, tenant, roots);
+            let renewal = renewal.map_err(|error| refused(&error))?;
+            let held = Held::new(&first);
+            let credential = Credential::new(held.clone(), file.clone(), renewal);
+            credential.freshen(metrics).await;
+            (TokenSource::Held(held), Some(credential))
         }
+        (None, Some(token)) => (TokenSource::fixed(&token), None),
+        (None, None) => match &config.node_token_file {
+            Some(path) => (TokenSource::file(path.clone()), None),
+            None => (TokenSource::fixed(""), None),
+        },
+    };
+    let api = match roots {
+        Some(roots) => Api::trusting(&config.controlplane_url, source, roots),
         None => Api::new(&config.controlplane_url, source),
     };
-    Ok(Follower::start(api.map_err(|error| refused(&error))?).await?)
+    let follower = Follower::start(api.map_err(|error| refused(&error))?).await?;
+    Ok((follower, credential))
 }
 
 fn open_store(
@@ -359,6 +403,20 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// What a tenant uses of this broker.
+    pub(crate) fn used(&self, tenant: &TenantId) -> Arc<TenantUse> {
+        self.quotas.of(tenant, &self.names.catalogue())
+    }
+
+    /// The refusal of a use that is over a bound.
+    pub(crate) fn exceeded(&self, exceeded: Exceeded) -> Failure {
+        match &exceeded {
+            Exceeded::Configured { .. } => self.metrics.throttled.increment(1),
+            Exceeded::Quota { .. } => self.metrics.quota_refused.increment(1),
+        }
+        exceeded.into()
     }
 
     /// Time since the start, for what does not ask what o'clock it is.
@@ -514,12 +572,15 @@ impl Shared {
     pub(crate) async fn verify_shards(&self) {
         let catalogue = self.names.catalogue();
         let known = |id: &StreamId| -> Option<StreamSpec> {
+            if *id == StreamId::kafka_groups() {
+                return Some(crate::teams::spec());
+            }
             let record = catalogue.stream(
                 id.tenant.as_str(),
                 id.namespace.as_str(),
                 id.stream.as_str(),
             );
-            record.map(|record| spec(record))
+            record.map(|record| spec(record, &catalogue))
         };
         self.shards.verify_all(known).await;
         let known = |id: &CacheId| -> Option<CacheSpec> {
@@ -601,8 +662,14 @@ impl Running {
             shared.shards.save_states();
         });
         self.every(COMPACTION_INTERVAL, |shared| shared.shards.compact());
+        self.every(RETENTION_INTERVAL, |shared| {
+            shared.teams.sweep(&shared.names.catalogue())
+        });
         self.every(EXPIRY_INTERVAL, |shared| shared.caches.expire());
-        self.every(CACHES_INTERVAL, |shared| shared.caches.tend());
+        self.every(CACHES_INTERVAL, |shared| {
+            shared.caches.tend();
+            shared.quotas.measured(&shared.caches.held());
+        });
         self.every(CACHES_INTERVAL, |shared| shared.caches.compact_all());
         self.every(RETENTION_INTERVAL, |shared| shared.shards.compact_lanes());
         self.every(RETENTION_INTERVAL, |shared| {
@@ -692,6 +759,7 @@ async fn follow_changes(shared: &Arc<Shared>) {
         let after = Arc::clone(&changes.borrow_and_update());
         // First, so that what is revoked with a tenant that is deleted is told so.
         shared.enforce(&before, &after);
+        shared.quotas.follow(&after);
         for handle in shared.shards.handles() {
             let known = handle.spec();
             let id = &known.id;
@@ -701,7 +769,7 @@ async fn follow_changes(shared: &Arc<Shared>) {
                 id.stream.as_str(),
             );
             match after.stream(tenant, namespace, stream) {
-                Some(record) => drop(shared.shards.stream(spec(record))),
+                Some(record) => drop(shared.shards.stream(spec(record, &after))),
                 // Only what the catalogue had and has no longer was deleted; a name it never had is an orphan.
                 None if before.stream(tenant, namespace, stream).is_some() => {
                     shared.shards.deleted(id, known.incarnation);

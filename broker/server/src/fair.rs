@@ -387,15 +387,15 @@ impl RateLimit {
         }
     }
 
-    /// Takes what a publish needs, or says after how many ms it is worth trying again.
-    pub(crate) fn take(&mut self, bytes: u64, messages: u64, now: Duration) -> Result<(), u64> {
-        let wait = self.bytes.wait(now).max(self.messages.wait(now));
-        if wait > 0 {
-            return Err(wait);
-        }
+    /// For how many ms bytes and messages allow nothing more.
+    pub(crate) fn waits(&mut self, now: Duration) -> (u64, u64) {
+        (self.bytes.wait(now), self.messages.wait(now))
+    }
+
+    /// Takes what a publish needs, whether it is there or not.
+    pub(crate) fn spend(&mut self, bytes: u64, messages: u64) {
         self.bytes.take(bytes);
         self.messages.take(messages);
-        Ok(())
     }
 }
 
@@ -522,12 +522,23 @@ mod tests {
         assert_eq!((queue.in_use(), queue.queued()), (0, 0));
     }
 
+    fn take(limit: &mut RateLimit, bytes: u64, now_ms: u64) -> Result<(), u64> {
+        let (of_bytes, of_messages) = limit.waits(Duration::from_millis(now_ms));
+        match of_bytes.max(of_messages) {
+            0 => {
+                limit.spend(bytes, 1);
+                Ok(())
+            }
+            wait => Err(wait),
+        }
+    }
+
     #[test]
     fn an_overdrawn_bucket_is_paid_back_before_the_next_publish() {
         let mut limit = RateLimit::new(1000, 0, Duration::ZERO);
-        assert_eq!(limit.take(3000, 1, Duration::ZERO), Ok(()));
-        assert_eq!(limit.take(1, 1, Duration::ZERO), Err(2001));
-        assert!(limit.take(1, 1, Duration::from_millis(1999)).is_err());
-        assert_eq!(limit.take(1, 1, Duration::from_millis(2001)), Ok(()));
+        assert_eq!(take(&mut limit, 3000, 0), Ok(()));
+        assert_eq!(take(&mut limit, 1, 0), Err(2001));
+        assert!(take(&mut limit, 1, 1999).is_err());
+        assert_eq!(take(&mut limit, 1, 2001), Ok(()));
     }
 }

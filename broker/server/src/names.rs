@@ -138,7 +138,7 @@ impl Names {
                     id.namespace.as_str(),
                     id.stream.as_str(),
                 )
-                .map(|record| spec(record))
+                .map(|record| spec(record, catalogue))
         })
         .await
     }
@@ -206,12 +206,18 @@ fn kind(kind: felix_meta::RevokedKind) -> RevokedKind {
 }
 
 /// What serving a stream needs to know of it.
-pub(crate) fn spec(record: &StreamRecord) -> StreamSpec {
+pub(crate) fn spec(record: &StreamRecord, catalogue: &Catalogue) -> StreamSpec {
+    let (tenant, namespace) = (record.tenant_id.as_str(), record.namespace.as_str());
+    let quota = catalogue.effective(tenant, Some(namespace), None);
+    let max_bytes = [
+        record.retention.max_size_bytes,
+        quota.stream_retention_bytes,
+    ];
     let kind = if record.durable {
         Kind::Durable {
             sync: sync_mode(record.sync),
             retention: RetentionPolicy {
-                max_bytes: record.retention.max_size_bytes,
+                max_bytes: max_bytes.into_iter().flatten().min(),
                 max_age_ms: record
                     .retention
                     .max_age_seconds

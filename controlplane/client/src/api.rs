@@ -404,21 +404,32 @@ impl Api {
             .await
     }
 
-    /// The whole catalogue.
+    /// The whole catalogue, with everything that was acknowledged to anybody before this call.
     ///
     /// # Errors
     /// [`CallFailed`].
     pub async fn catalogue(&self) -> Result<CatalogueSnapshot, CallFailed> {
+        let path = vec!["v1", "catalogue", "snapshot"];
+        self.read(Request::get(path).query("consistency", &NEWEST))
+            .await
+    }
+
+    /// The whole catalogue as the process that answers knows it, which may be a moment behind.
+    ///
+    /// # Errors
+    /// [`CallFailed`].
+    pub async fn catalogue_as_known(&self) -> Result<CatalogueSnapshot, CallFailed> {
         self.get(&["v1", "catalogue", "snapshot"]).await
     }
 
-    /// What happened after a revision, as of now.
+    /// What happened after a revision and was acknowledged to anybody before this call.
     ///
     /// # Errors
     /// [`CallFailed`].
     pub async fn changes_since(&self, since: Revision) -> Result<serde_json::Value, CallFailed> {
         let path = vec!["v1", "catalogue", "changes"];
-        self.read(Request::get(path).query("since", &since)).await
+        let request = Request::get(path).query("since", &since);
+        self.read(request.query("consistency", &NEWEST)).await
     }
 
     /// What happened after a revision, waiting for something to happen.
@@ -514,6 +525,9 @@ fn below<'a>(tenant: &'a TenantId, namespace: &'a Namespace, rest: &[&'a str]) -
     path.extend(rest);
     path
 }
+
+/// Asks for a read of the newest state there is, and not of what the answering process knows.
+const NEWEST: &str = "linearizable";
 
 /// Reads the answer of a changes call, looking at the form of each entry before its content.
 pub(crate) fn read_changes(

@@ -32,8 +32,9 @@ pub use command::Command;
 pub use decide::{Conflict, Decision, Refused};
 pub use event::{ENTRY_VERSION, Entry, EntryRefused, Event};
 pub use identity::{
-    ClaimMappings, IssuerRecord, PrincipalRecord, QuotaLimits, QuotaScope, RevocationRecord,
-    RevokedKind, ServiceAccountRecord, ServiceKey, SessionAsk, SessionRecord, service_principal,
+    ClaimMappings, IssuerRecord, PrincipalRecord, QuotaLimits, QuotaScope, Quotas,
+    RevocationRecord, RevokedKind, ServiceAccountRecord, ServiceKey, SessionAsk, SessionRecord,
+    service_principal,
 };
 pub use lookup::{Kind, Missing};
 pub use record::{

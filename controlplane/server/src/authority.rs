@@ -25,6 +25,7 @@ mod record;
 mod writer;
 
 use reader::Ask;
+pub(crate) use record::check_next;
 use writer::{Job, Writer};
 
 /// Why a command had no effect that its caller may rely on.

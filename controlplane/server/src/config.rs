@@ -4,12 +4,14 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use felix_auth::oidc::{AddressRules, Algorithms};
 use felix_model::ClusterId;
 use figment::Figment;
 use figment::providers::{Env, Format, Serialized, Toml};
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::limits::TOKEN_SECONDS;
+use crate::ledger::Address;
+use crate::limits::{SESSION_SECONDS, TOKEN_SECONDS};
 
 /// Everything an operator can decide about a control plane. Later wins: defaults, the file, the environment, flags.
 ///
@@ -20,15 +22,27 @@ use crate::limits::TOKEN_SECONDS;
 pub struct Config {
     /// Where the ledger and the private keys live. Only this process's user may read it.
     pub data_dir: PathBuf,
+    /// Where the catalogue is kept: `disk`, `postgres`, or `memory`, which forgets. Unset, it is `postgres` when there is a
+    /// `postgres_url`, and `disk` otherwise.
+    pub storage_backend: Option<StorageBackend>,
+    /// The database of a ledger in PostgreSQL, as `postgres://user:password@host:5432/database`; several hosts are
+    /// divided by commas.
+    pub postgres_url: Secret,
+    /// A file that holds it instead.
+    pub postgres_url_file: Option<PathBuf>,
     /// The cluster this control plane belongs to. A data directory of another one is refused.
     pub cluster_id: ClusterId,
-    /// Where the API listens (HTTP).
+    /// Where the API listens.
     pub bind: SocketAddr,
     /// Where `/ready`, `/live` and `/metrics` listen, without authentication. Keep it private.
     pub metrics_bind: SocketAddr,
     /// Lets the API listen on an address that other machines reach although it is not encrypted. Turn it on only behind
     /// something that encrypts: tokens cross this wire.
     pub allow_plain_http: bool,
+    /// The certificate chain of the API (PEM, leaf first); it serves HTTPS then. Read again when it changes.
+    pub tls_cert: Option<PathBuf>,
+    /// The key of that certificate (PEM).
+    pub tls_key: Option<PathBuf>,
     /// The region that is reported to clients.
     pub region_id: String,
     /// Serves the bootstrap listener, which makes tenants.
@@ -43,13 +57,52 @@ pub struct Config {
     pub bootstrap_token_previous: Secret,
     /// Lets the bootstrap listener hand out tokens without an identity provider. For development.
     pub bootstrap_dev_tokens: bool,
+    /// The certificate chain of the bootstrap listener (PEM, leaf first). With its key and client authority, or none.
+    pub bootstrap_tls_cert: Option<PathBuf>,
+    /// The key of that certificate (PEM).
+    pub bootstrap_tls_key: Option<PathBuf>,
+    /// Whose certificates callers of the bootstrap listener must present, besides the token (PEM).
+    pub bootstrap_tls_client_ca: Option<PathBuf>,
     /// Life of a token in seconds.
     pub exchange_token_ttl_seconds: u64,
+    /// Life of a session in seconds: how long its refresh tokens go on.
+    pub refresh_token_ttl_seconds: u64,
+    /// Signature algorithms accepted from identity providers, with commas between. Widen it when a provider signs with
+    /// something else.
+    pub oidc_allowed_algorithms: String,
+    /// Lets identity providers have `http` URLs. Whoever is on the way can then be anybody: for tests.
+    pub oidc_allow_insecure_http: bool,
+    /// Lets identity providers have addresses inside the own network. Turn it on when yours is in there.
+    pub oidc_allow_private_idp: bool,
+    /// Lets who may act for others do so with tokens that name no actor, as gateways up to 0.3.0 need.
+    pub delegate_unbound_tokens: bool,
     /// How long to go on serving, marked not ready, before connections are closed at a shutdown, in ms. Raise it when
     /// balancers notice late.
     pub shutdown_predrain_ms: u64,
     /// How logs are written: `text`, `json`, or `auto`, which is text on a terminal.
     pub log_format: LogFormat,
+}
+
+/// Kinds of ledgers that keep the catalogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum StorageBackend {
+    /// On the disk of this machine, by one process.
+    Disk,
+    /// In a PostgreSQL database, by any number of processes.
+    Postgres,
+    /// Nowhere: everything is forgotten when the process ends.
+    Memory,
+}
+
+impl fmt::Display for StorageBackend {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Disk => "disk",
+            Self::Postgres => "postgres",
+            Self::Memory => "memory",
+        })
+    }
 }
 
 /// How logs are written.
@@ -103,10 +156,15 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             data_dir: PathBuf::from("/var/lib/felix-controlplane"),
+            storage_backend: None,
+            postgres_url: Secret::default(),
+            postgres_url_file: None,
             cluster_id: default_cluster(),
             bind: loopback(8443),
             metrics_bind: loopback(8080),
             allow_plain_http: false,
+            tls_cert: None,
+            tls_key: None,
             region_id: "local".into(),
             bootstrap_enabled: false,
             bootstrap_bind_addr: loopback(9095),
@@ -114,7 +172,15 @@ impl Default for Config {
             bootstrap_token_file: None,
             bootstrap_token_previous: Secret::default(),
             bootstrap_dev_tokens: false,
+            bootstrap_tls_cert: None,
+            bootstrap_tls_key: None,
+            bootstrap_tls_client_ca: None,
             exchange_token_ttl_seconds: TOKEN_SECONDS,
+            refresh_token_ttl_seconds: SESSION_SECONDS,
+            oidc_allowed_algorithms: "ES256,RS256".into(),
+            oidc_allow_insecure_http: false,
+            oidc_allow_private_idp: false,
+            delegate_unbound_tokens: false,
             shutdown_predrain_ms: 5000,
             log_format: LogFormat::Auto,
         }
@@ -170,8 +236,12 @@ const KNOWN: &[&str] = &[
     "bootstrap_token_file",
     "bootstrap_token_previous",
     "bootstrap_dev_tokens",
+    "bootstrap_tls_cert",
+    "bootstrap_tls_key",
+    "bootstrap_tls_client_ca",
     "region_id",
     "exchange_token_ttl_seconds",
+    "refresh_token_ttl_seconds",
     "shutdown_predrain_ms",
 ];
 
@@ -191,7 +261,7 @@ impl Config {
             // Read once by itself, because this reader knows lines.
             toml::from_str::<Self>(&text).map_err(|error| ConfigRefused::Line {
                 file: file.to_owned(),
-                detail: error.to_string(),
+                detail: detail(&text, &error),
             })?;
             figment = figment.merge(Toml::string(&text));
         }
@@ -203,7 +273,7 @@ impl Config {
             .merge(Serialized::globals(flags))
             .extract()
             .map_err(|error| ConfigRefused::Value(error.to_string()))?;
-        config.read_token_file()?;
+        config.read_files()?;
         config.check()?;
         Ok(config)
     }
@@ -214,16 +284,52 @@ impl Config {
         toml::to_string_pretty(self).unwrap_or_default()
     }
 
-    fn read_token_file(&mut self) -> Result<(), ConfigRefused> {
-        let Some(file) = &self.bootstrap_token_file else {
-            return Ok(());
+    /// The kind of ledger that keeps the catalogue.
+    #[must_use]
+    pub fn backend(&self) -> StorageBackend {
+        let inferred = match self.postgres_url.is_empty() {
+            true => StorageBackend::Disk,
+            false => StorageBackend::Postgres,
         };
-        let text = std::fs::read_to_string(file).map_err(|error| ConfigRefused::Unreadable {
-            file: file.clone(),
-            detail: error.to_string(),
-        })?;
-        self.bootstrap_token = Secret(text.trim().to_owned());
+        self.storage_backend.unwrap_or(inferred)
+    }
+
+    fn read_files(&mut self) -> Result<(), ConfigRefused> {
+        let secrets = [
+            (&self.bootstrap_token_file, &mut self.bootstrap_token),
+            (&self.postgres_url_file, &mut self.postgres_url),
+        ];
+        for (file, secret) in secrets {
+            let Some(file) = file else { continue };
+            let text =
+                std::fs::read_to_string(file).map_err(|error| ConfigRefused::Unreadable {
+                    file: file.clone(),
+                    detail: error.to_string(),
+                })?;
+            *secret = Secret(text.trim().to_owned());
+        }
         Ok(())
+    }
+
+    /// The algorithms accepted from identity providers.
+    ///
+    /// # Errors
+    /// [`ConfigRefused::Contradiction`] when the list names one that is never accepted, or none.
+    pub fn oidc_algorithms(&self) -> Result<Algorithms, ConfigRefused> {
+        self.oidc_allowed_algorithms.parse().map_err(|error| {
+            ConfigRefused::Contradiction(format!("oidc_allowed_algorithms: {error}"))
+        })
+    }
+
+    /// Which addresses identity providers may have. An API that only this machine reaches may use a provider of this
+    /// machine.
+    #[must_use]
+    pub const fn oidc_addresses(&self) -> AddressRules {
+        AddressRules {
+            private: self.oidc_allow_private_idp,
+            loopback: self.bind.ip().is_loopback() || self.oidc_allow_private_idp,
+            insecure_http: self.oidc_allow_insecure_http,
+        }
     }
 
     /// Checks that the values go together.
@@ -232,13 +338,43 @@ impl Config {
     /// [`ConfigRefused::Contradiction`].
     pub fn check(&self) -> Result<(), ConfigRefused> {
         let contradiction = |text: &str| Err(ConfigRefused::Contradiction(text.to_owned()));
-        if !self.bind.ip().is_loopback() && !self.allow_plain_http {
+        if self.tls_cert.is_some() != self.tls_key.is_some() {
+            return contradiction("tls_cert and tls_key go together");
+        }
+        let encrypted = self.tls_cert.is_some();
+        if !self.bind.ip().is_loopback() && !encrypted && !self.allow_plain_http {
             return Err(ConfigRefused::Contradiction(format!(
-                "bind = {} is reachable from other machines and the API is not encrypted; set \
-                 allow_plain_http = true if something in front of it encrypts",
+                "bind = {} is reachable from other machines and the API is not encrypted; give it \
+                 tls_cert and tls_key, or set allow_plain_http = true if something in front of it \
+                 encrypts",
                 self.bind
             )));
         }
+        self.check_ledger()?;
+        self.check_bootstrap()?;
+        if !(1..=86_400).contains(&self.exchange_token_ttl_seconds) {
+            return contradiction("exchange_token_ttl_seconds must be from 1 to 86400");
+        }
+        Ok(())
+    }
+
+    fn check_ledger(&self) -> Result<(), ConfigRefused> {
+        let contradiction = |text: &str| Err(ConfigRefused::Contradiction(text.to_owned()));
+        if self.backend() == StorageBackend::Postgres && self.postgres_url.is_empty() {
+            return contradiction(
+                "storage_backend = \"postgres\" needs postgres_url_file (or postgres_url)",
+            );
+        }
+        if !self.postgres_url.is_empty()
+            && let Err(refused) = Address::parse(&self.postgres_url)
+        {
+            return contradiction(&refused.to_string());
+        }
+        Ok(())
+    }
+
+    fn check_bootstrap(&self) -> Result<(), ConfigRefused> {
+        let contradiction = |text: &str| Err(ConfigRefused::Contradiction(text.to_owned()));
         if self.bootstrap_enabled && self.bootstrap_token.is_empty() {
             return contradiction(
                 "bootstrap_enabled needs bootstrap_token_file (or bootstrap_token); \
@@ -254,11 +390,30 @@ impl Config {
                  must be a loopback address",
             );
         }
-        if !(1..=86_400).contains(&self.exchange_token_ttl_seconds) {
-            return contradiction("exchange_token_ttl_seconds must be from 1 to 86400");
+        let files = [
+            &self.bootstrap_tls_cert,
+            &self.bootstrap_tls_key,
+            &self.bootstrap_tls_client_ca,
+        ];
+        let given = files.iter().filter(|file| file.is_some()).count();
+        if given != 0 && given != files.len() {
+            return contradiction(
+                "bootstrap_tls_cert, bootstrap_tls_key and bootstrap_tls_client_ca go together",
+            );
         }
+        if !(60..=366 * 86_400).contains(&self.refresh_token_ttl_seconds) {
+            return contradiction("refresh_token_ttl_seconds must be from 60 to 31622400");
+        }
+        self.oidc_algorithms()?;
         Ok(())
     }
+}
+
+/// Where a file is not understood, and why. The line itself is not repeated: it may hold a secret.
+fn detail(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let line = before.unwrap_or_default().matches('\n').count() + 1;
+    format!("line {line}: {}", error.message())
 }
 
 #[cfg(test)]
@@ -283,6 +438,19 @@ mod tests {
     }
 
     #[test]
+    fn a_line_that_is_not_understood_is_not_repeated() {
+        for text in [
+            "region_id = \"eu\"\npostgres_url = postgres://felix:hush@db/felix\n",
+            "region_id = \"eu\"\npostgres_url = \"postgres://felix:hush@db/felix\n",
+            "region_id = \"eu\"\npostgres_urll = \"postgres://felix:hush@db/felix\"\n",
+        ] {
+            let refused = load(text).unwrap_err().to_string();
+            assert!(refused.contains("line 2"), "{refused}");
+            assert!(!refused.contains("hush"), "{refused}");
+        }
+    }
+
+    #[test]
     fn flags_win_over_the_file_and_the_file_over_the_defaults() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("config.toml");
@@ -298,6 +466,7 @@ mod tests {
     fn the_printed_configuration_reads_back_and_shows_no_secret() {
         let config = Config {
             bootstrap_token: Secret("hush".into()),
+            postgres_url: Secret("postgres://u:hush@db/felix".into()),
             ..Config::default()
         };
         let printed = config.to_toml();
@@ -315,6 +484,13 @@ mod tests {
             "bootstrap_enabled = true\nbootstrap_token = \"x\"\nbootstrap_dev_tokens = true\n\
              bootstrap_bind_addr = \"0.0.0.0:9095\"",
             "exchange_token_ttl_seconds = 0",
+            "tls_cert = \"a\"",
+            "bootstrap_tls_cert = \"a\"\nbootstrap_tls_key = \"b\"",
+            "storage_backend = \"postgres\"",
+            "postgres_url = \"postgres://u:p@db/felix?passwrod=x\"",
+            "refresh_token_ttl_seconds = 0",
+            "oidc_allowed_algorithms = \"HS256\"",
+            "oidc_allowed_algorithms = \"\"",
         ] {
             let refused = load(text);
             assert!(
@@ -323,6 +499,19 @@ mod tests {
             );
         }
         assert!(load("bind = \"0.0.0.0:8443\"\nallow_plain_http = true").is_ok());
+        assert!(load("bind = \"0.0.0.0:8443\"\ntls_cert = \"a\"\ntls_key = \"b\"").is_ok());
+    }
+
+    #[test]
+    fn the_ledger_is_on_the_disk_unless_a_database_or_another_kind_is_named() {
+        let backend = |text: &str| load(text).unwrap().backend();
+        let url = "postgres_url = \"postgres://u:p@db/felix\"\n";
+        assert_eq!(backend(""), StorageBackend::Disk);
+        assert_eq!(backend(url), StorageBackend::Postgres);
+        let disk = format!("{url}storage_backend = \"disk\"");
+        assert_eq!(backend(&disk), StorageBackend::Disk);
+        let memory = "storage_backend = \"memory\"";
+        assert_eq!(backend(memory), StorageBackend::Memory);
     }
 
     #[test]

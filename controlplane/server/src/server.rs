@@ -2,28 +2,25 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use felix_journal::{DataDir, DataDirRefused, RealDisk};
+use felix_journal::DataDirRefused;
 use felix_meta::http::{DevTokenSpec, InitializeAnswer, InitializeSpec, TokenAnswer};
-use felix_model::{ClusterId, NodeId, TenantId};
+use felix_model::TenantId;
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::app::App;
 use crate::authority::{Authority, StartFailed};
-use crate::config::{Config, ConfigRefused};
+use crate::config::{Config, ConfigRefused, StorageBackend};
+use crate::door::{self, Certificates, Door, TlsRefused};
+use crate::housekeeping;
 use crate::http;
-use crate::ledger::{Copier, DiskLedger, MemoryLedger, OpenFailed};
+use crate::ledger::{AddressRefused, MemoryLedger, OpenFailed, PostgresRefused};
 use crate::limits::DRAIN_TIME;
-
-/// The node id in a control plane's data directory. There is one control plane in a cluster, and a broker's directory
-/// must not be taken for its.
-const NODE: &str = "controlplane";
+use crate::place;
 
 /// Why a control plane did not start.
 #[derive(Debug, thiserror::Error)]
@@ -45,9 +42,18 @@ pub enum RunFailed {
     /// The ledger cannot be opened.
     #[error(transparent)]
     Ledger(#[from] OpenFailed),
+    /// The URL of the database is of no use.
+    #[error(transparent)]
+    Address(#[from] AddressRefused),
+    /// The ledger in a database cannot be opened.
+    #[error(transparent)]
+    Postgres(#[from] PostgresRefused),
     /// The ledger cannot be read.
     #[error(transparent)]
     State(#[from] StartFailed),
+    /// A certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsRefused),
     /// An address cannot be listened on.
     #[error("cannot listen on {address} for {what}: {detail}")]
     Listen {
@@ -96,28 +102,33 @@ pub struct ControlPlane {
     app: App,
     addresses: Addresses,
     listeners: JoinSet<()>,
+    /// Answers probes until the others have ended.
+    probes: JoinHandle<()>,
+    probes_end: DropGuard,
 }
 
 impl ControlPlane {
-    /// Opens the data directory and serves on the configured addresses. Port 0 takes a free one.
+    /// Opens the ledger and serves on the configured addresses. Port 0 takes a free one.
     ///
     /// # Errors
     /// [`RunFailed`]; nothing runs on then.
     pub async fn start(config: Config) -> Result<Self, RunFailed> {
         config.check()?;
-        private_dir(&config.data_dir)?;
-        let (dir, cluster) = (config.data_dir.clone(), config.cluster_id.clone());
-        // Opening checks the whole ledger, which is too much to do on a runtime thread.
-        let (authority, copier) = tokio::task::spawn_blocking(move || open(&dir, &cluster))
-            .await
-            .map_err(|error| {
-                let detail = error.to_string();
-                RunFailed::DataDir {
-                    dir: config.data_dir.display().to_string(),
-                    detail,
-                }
-            })??;
-        Self::serve(config, authority, Some(copier)).await
+        let kind = config.backend();
+        if kind == StorageBackend::Memory {
+            tracing::warn!(
+                "the ledger is in memory: everything is forgotten when this process ends"
+            );
+        }
+        let opening = config.clone();
+        // Opening reads and checks the whole ledger, which is too much to do on a runtime thread.
+        let authority = tokio::task::spawn_blocking(move || {
+            let ledger = place::open(&opening, kind)?;
+            Ok::<_, RunFailed>(Authority::start(ledger)?)
+        })
+        .await
+        .map_err(|error| StartFailed::Thread(error.to_string()))??;
+        Self::serve(config, authority).await
     }
 
     /// As [`ControlPlane::start`], but keeps nothing: everything is forgotten when it ends, and `data_dir` is not used.
@@ -127,15 +138,12 @@ impl ControlPlane {
     pub async fn start_ephemeral(config: Config) -> Result<Self, RunFailed> {
         config.check()?;
         let authority = Authority::start(Box::new(MemoryLedger::new()))?;
-        Self::serve(config, authority, None).await
+        Self::serve(config, authority).await
     }
 
-    async fn serve(
-        config: Config,
-        authority: Authority,
-        copier: Option<Copier>,
-    ) -> Result<Self, RunFailed> {
-        let app = App::new(authority, config, copier);
+    async fn serve(config: Config, authority: Authority) -> Result<Self, RunFailed> {
+        let app = App::new(authority, config);
+        let (tls, bootstrap_tls) = door::certificates(&app.config)?;
         let api = listen(app.config.bind, "the API").await?;
         let metrics = listen(app.config.metrics_bind, "metrics").await?;
         let bootstrap = match app.config.bootstrap_enabled {
@@ -147,24 +155,36 @@ impl ControlPlane {
             metrics: metrics.1,
             bootstrap: bootstrap.as_ref().map(|(_, address)| *address),
         };
-        if !api.1.ip().is_loopback() {
+        if !api.1.ip().is_loopback() && tls.is_none() {
             tracing::warn!(address = %api.1, "the API is not encrypted and other machines reach it");
         }
         let mut listeners = JoinSet::new();
-        listeners.spawn(run(api.0, http::api_router(app.clone()), app.clone()));
-        listeners.spawn(run(
-            metrics.0,
-            http::status_router(app.clone()),
-            app.clone(),
-        ));
-        if let Some((listener, _)) = bootstrap {
-            listeners.spawn(run(
+        let open = |name, listener, certificates: &Option<Arc<Certificates>>, router, stop| {
+            let door = Door {
+                name,
                 listener,
-                http::bootstrap_router(app.clone()),
-                app.clone(),
-            ));
+                certificates: certificates.clone(),
+                stop,
+            };
+            door::serve(door, router, app.clone())
+        };
+        let stop = || app.stopping.clone();
+        let router = http::api_router(app.clone());
+        listeners.spawn(open("api", api.0, &tls, router, stop()));
+        if let Some((listener, _)) = bootstrap {
+            let router = http::bootstrap_router(app.clone());
+            listeners.spawn(open("bootstrap", listener, &bootstrap_tls, router, stop()));
         }
-        listeners.spawn(write_audit(app.clone()));
+        let certificates: Vec<_> = [tls, bootstrap_tls].into_iter().flatten().collect();
+        if !certificates.is_empty() {
+            listeners.spawn(door::watch_certificates(certificates, stop()));
+        }
+        let status = http::status_router(app.clone());
+        let probes_end = CancellationToken::new();
+        let probes = open("metrics", metrics.0, &None, status, probes_end.clone());
+        let probes = tokio::spawn(probes);
+        listeners.spawn(housekeeping::write_audit(app.clone()));
+        listeners.spawn(housekeeping::expire_sessions(app.clone()));
         tracing::info!(
             api = %addresses.api,
             metrics = %addresses.metrics,
@@ -175,6 +195,8 @@ impl ControlPlane {
             app,
             addresses,
             listeners,
+            probes,
+            probes_end: probes_end.drop_guard(),
         })
     }
 
@@ -229,10 +251,16 @@ impl ControlPlane {
         self.app.drain();
         self.app.stopping.cancel();
         let Self {
-            app, mut listeners, ..
+            app,
+            mut listeners,
+            probes,
+            probes_end,
+            ..
         } = self;
         let ended = async {
             while listeners.join_next().await.is_some() {}
+            drop(probes_end);
+            let _ = probes.await;
             app.into_authority().ended().await;
         };
         if tokio::time::timeout(DRAIN_TIME, ended).await.is_err() {
@@ -255,36 +283,6 @@ impl ControlPlane {
     }
 }
 
-fn open(data_dir: &Path, cluster: &ClusterId) -> Result<(Authority, Copier), RunFailed> {
-    let node = NodeId::new(NODE).map_err(|error| RunFailed::DataDir {
-        dir: data_dir.display().to_string(),
-        detail: error.to_string(),
-    })?;
-    let dir = DataDir::open(&RealDisk, data_dir, cluster, &node)?;
-    let ledger = DiskLedger::open(Arc::new(RealDisk), dir)?;
-    let copier = ledger.copier();
-    Ok((Authority::start(Box::new(ledger))?, copier))
-}
-
-/// Makes the directory, and makes sure that nobody else can read it: private keys are in there.
-fn private_dir(dir: &Path) -> Result<(), RunFailed> {
-    let failed = |error: std::io::Error| RunFailed::DataDir {
-        dir: dir.display().to_string(),
-        detail: error.to_string(),
-    };
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .map_err(failed)?;
-    let mut permissions = std::fs::metadata(dir).map_err(failed)?.permissions();
-    if permissions.mode() & 0o077 != 0 {
-        permissions.set_mode(0o700);
-        std::fs::set_permissions(dir, permissions).map_err(failed)?;
-    }
-    Ok(())
-}
-
 async fn listen(
     address: SocketAddr,
     what: &'static str,
@@ -297,27 +295,4 @@ async fn listen(
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let taken = listener.local_addr().map_err(failed)?;
     Ok((listener, taken))
-}
-
-/// Writes down what was noted, again and again, and once more at the end.
-async fn write_audit(app: App) {
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(app.notebook.pause()) => {}
-            () = app.stopping.cancelled() => break,
-        }
-        app.notebook.write(&app.authority).await;
-    }
-    app.notebook.write(&app.authority).await;
-}
-
-async fn run(listener: TcpListener, router: Router, app: App) {
-    let service = router.into_make_service_with_connect_info::<SocketAddr>();
-    let stop = app.stopping.clone();
-    let served = axum::serve(listener, service)
-        .with_graceful_shutdown(async move { stop.cancelled().await })
-        .await;
-    if let Err(error) = served {
-        tracing::error!(%error, "a listener ended");
-    }
 }

@@ -5,7 +5,8 @@
 //! does against what was promised. A run is repeated exactly by its seed and its sync mode.
 //!
 //! What never lives here: a second implementation of anything that is checked, a real clock, a thread, a socket, or
-//! chance that does not come from the seed. Networks between brokers are not simulated: there is one broker.
+//! chance that does not come from the seed. Networks between brokers are not simulated: there is one broker. The members
+//! of a raft ledger have one, in [`ledger`].
 //!
 //! Where to begin: [`Plan`] says what a seed stands for and [`run`] runs it; `world/steps.rs` lists what can happen,
 //! `world/lives.rs` how a broker ends and starts again, `oracle.rs` what is then checked. [`Twin`] lists the brokers
@@ -15,6 +16,7 @@ pub mod campaign;
 mod check;
 mod faults;
 pub mod history;
+pub mod ledger;
 mod oracle;
 mod plan;
 mod pool;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueEnum};
 use felix_sim::campaign::Campaign;
 use felix_sim::readings::{self, Kind};
-use felix_sim::{Mode, Plan, run_twice};
+use felix_sim::{Mode, Plan, ledger, run_twice};
 
 /// Simulates a broker from seeds and checks every promise it makes about its log.
 #[derive(Debug, Parser)]
@@ -43,6 +43,19 @@ enum Command {
         /// Run the first seed only, in this mode, and print what happens.
         #[arg(long, value_enum)]
         print: Option<Modes>,
+    },
+    /// Runs seeds with three members of a raft ledger, and holds what their clients were told against the one history.
+    /// Fails at the first promise that is broken.
+    Ledger {
+        /// How many seeds.
+        #[arg(long, default_value_t = 500)]
+        seeds: u64,
+        /// The first seed.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Run the first seed only, and print what happens.
+        #[arg(long)]
+        print: bool,
     },
     /// Runs one seed again and prints what happens.
     Replay {
@@ -116,6 +129,12 @@ fn main() -> ExitCode {
             print: Some(modes),
             ..
         } => show(seed, &kind.kinds(), &modes.modes()),
+        Command::Ledger {
+            seeds,
+            seed,
+            print: false,
+        } => ledgers(seeds, seed),
+        Command::Ledger { seed, .. } => show_ledger(seed),
         Command::Replay { seed, mode, quiet } => replay(seed, mode, quiet),
     }
 }
@@ -138,6 +157,26 @@ fn readings(seeds: u64, seed: u64, kinds: Vec<Kind>) -> ExitCode {
     let summary = campaign.run(&mut std::io::stderr());
     println!("{summary}");
     exit(summary.broken.is_none())
+}
+
+fn ledgers(seeds: u64, seed: u64) -> ExitCode {
+    println!("seed {seed}");
+    let twin = ledger::Twin::Sound;
+    let summary = ledger::Campaign { seeds, seed, twin }.run(&mut std::io::stderr());
+    println!("{summary}");
+    exit(summary.broken.is_none())
+}
+
+fn show_ledger(seed: u64) -> ExitCode {
+    let mut plan = ledger::Plan::of(seed);
+    plan.is_printed = true;
+    let outcome = ledger::run(plan);
+    println!("{:?}", outcome.tally);
+    println!("transcript hash {:016x}", outcome.hash);
+    for violation in &outcome.violations {
+        println!("{violation}");
+    }
+    exit(outcome.violations.is_empty())
 }
 
 fn show(seed: u64, kinds: &[Kind], modes: &[Mode]) -> ExitCode {

@@ -28,6 +28,7 @@ use tokio::runtime::Handle;
 
 use self::cell::Cell;
 use crate::conn::publish::append_failure;
+use crate::conn::stream::StreamState;
 use crate::metrics::Metrics;
 use crate::names::sync_mode;
 use crate::shards::{Listed, Shards, Store};
@@ -394,6 +395,27 @@ pub(crate) fn check(principal: &Principal, id: &CacheId, op: &CacheOp) -> Result
     } else {
         Err(forbidden(name, id))
     }
+}
+
+/// Counts an op against what bounds its author. Reading is bounded by nothing, and deleting not by what caches may hold.
+///
+/// # Errors
+/// `tenant_quota` or `quota_exceeded`, with when it is worth trying again.
+pub(crate) fn admit(state: &StreamState, id: &CacheId, op: &CacheOp) -> Result<(), Failure> {
+    let (bytes, adds) = match op {
+        CacheOp::Get { .. } | CacheOp::List { .. } | CacheOp::Sum { .. } => return Ok(()),
+        CacheOp::Put { key, value, .. } => {
+            let bytes = key.len() + value.len();
+            (bytes, bytes)
+        }
+        CacheOp::Add { key, .. } => (key.len() + size_of::<i64>(), key.len()),
+        CacheOp::Delete { key, .. } => (key.len(), 0),
+    };
+    let by = state.user(id.namespace.as_str());
+    state
+        .used
+        .write_to_cache(by, bytes as u64, adds as u64)
+        .map_err(|exceeded| state.conn.shared.exceeded(exceeded))
 }
 
 pub(crate) fn may_key(principal: &Principal, action: Action, id: &CacheId, key: &[u8]) -> bool {

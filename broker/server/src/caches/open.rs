@@ -352,7 +352,7 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_opened_once_everything_is_being_closed() {
         let metrics = Arc::new(Metrics::new());
-        let shards = Shards::new(None, Default::default(), Arc::clone(&metrics));
+        let shards = Shards::new(None, Arc::clone(&metrics));
         let caches = Caches::new(shards, metrics);
         let before = caches.cache(spec("c"));
         caches.open(&before, ShardIndex(0)).await.unwrap();

@@ -14,7 +14,7 @@ use felix_wire::extension::requests::{
 
 use super::call::{self, Of, Outcome, Place, shard_of};
 use super::cell::Asked;
-use super::{CacheHandle, Caches, check};
+use super::{CacheHandle, Caches, admit, check};
 use crate::conn::calls::{Caller, Turn};
 use crate::conn::stream::StreamState;
 
@@ -103,6 +103,10 @@ async fn carry_out(state: &StreamState, handle: &Arc<CacheHandle>, asks: Vec<(As
             caller.fail(Failure::new(Code::InvalidRequest, "not a call of a cache"));
             continue;
         };
+        if let Err(failure) = admit(state, &handle.spec().id, &op) {
+            caller.fail(failure);
+            continue;
+        }
         let waiting = Waiting {
             caller,
             asked: kind,

@@ -1,11 +1,12 @@
 //! What caches need now and then: expiry, budgets, indexes written down, gauges.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use felix_engine::cache::CacheStats;
 use felix_journal::LogHandle;
-use felix_model::ShardIndex;
+use felix_model::{ShardIndex, TenantId};
 
 use super::cell::Cell;
 use super::{CacheHandle, Caches, index_file, log_directory, snapshot};
@@ -51,6 +52,17 @@ impl Caches {
             }
             self.compact_if_worth(handle, *shard, cell);
         }
+    }
+
+    /// What the open caches of each namespace hold, in bytes of keys and values.
+    pub(crate) fn held(&self) -> BTreeMap<(TenantId, String), u64> {
+        let mut held = BTreeMap::new();
+        for (handle, _, cell) in self.open_shards() {
+            let id = &handle.spec().id;
+            let of = (id.tenant.clone(), id.namespace.to_string());
+            *held.entry(of).or_insert(0) += cell.stats().live_bytes;
+        }
+        held
     }
 
     /// Sets the gauges that are read and not counted.

@@ -127,13 +127,7 @@ async fn begin(state: &mut StreamState, ask: CacheWatch) -> Result<(Message, Egr
     let shard = shard(handle.spec(), &filter, ask.shard)?;
     let cell = open(state, &handle, shard).await?;
     let conn = &state.conn;
-    let open = conn.open_subscription().ok_or_else(|| {
-        Failure::new(
-            Code::LimitExceeded,
-            "this connection has as many subscriptions as it may",
-        )
-        .with_reason("subscriptions")
-    })?;
+    let open = conn.open_subscription(&state.used, state.user(id.namespace.as_str()))?;
     let attached = attach(&cell, ask.from_offset.map(Offset)).await?;
     let with_values = ask.retained || attached.resnapshot;
     let retained = if with_values {

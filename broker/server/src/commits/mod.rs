@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 use crate::broker::Shared;
 use crate::conn::publish::{NotPublished, closed, may_publish, not_appended};
 use crate::conn::stream::forbidden;
+use crate::quotas::User;
 use crate::shards::cell::{Cell, read_commit};
 use crate::shards::{Kind, Marker, StreamHandle, StreamSpec, state};
 
@@ -258,14 +259,14 @@ async fn submit(
         return Ok(());
     }
     let bytes = bytes(&op);
-    handle
-        .admit_rate(bytes, 1, shared.shards.elapsed())
-        .map_err(|wait| {
-            shared.metrics.throttled.increment(1);
-            Failure::new(Code::Overloaded, "the tenant is over its publish rate")
-                .with_reason("tenant_quota")
-                .with_retry_after_ms(wait)
-        })?;
+    let by = User {
+        namespace: id.namespace.as_str(),
+        principal: &principal.subject,
+    };
+    shared
+        .used(&id.tenant)
+        .write(by, bytes, 1)
+        .map_err(|exceeded| shared.exceeded(exceeded))?;
     let grant = shared.queue.acquire(&handle.tenant.id, bytes).await;
     let grant = grant.map_err(|full| {
         shared.metrics.queue_full.increment(1);

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::Conn;
 use super::standing::{Holder, Over, Standing};
+use crate::quotas::TenantUse;
 use crate::shards::cell::now;
 
 /// Judges the token of a stream.
@@ -18,19 +19,26 @@ use crate::shards::cell::now;
 /// `unauthenticated` with what is wrong with the token, `revoked` when it is good and does not count any more, or
 /// `draining` while the broker shuts down. What is said of a tenant that does not exist is what is said of one whose keys
 /// did not sign the token.
-pub(crate) async fn authenticate(conn: &Arc<Conn>, auth: &Auth) -> Result<Arc<Standing>, Failure> {
+pub(crate) async fn authenticate(
+    conn: &Arc<Conn>,
+    auth: &Auth,
+) -> Result<(Arc<Standing>, Arc<TenantUse>), Failure> {
     if conn.shared.draining() {
         return Err(Failure::new(Code::Draining, "the broker is shutting down"));
     }
     let digest = token_digest(&auth.tenant_id, &auth.token);
     if let Some(standing) = conn.remembered(&digest) {
         match standing.over() {
-            None => return Ok(standing),
+            None => {
+                let used = admit(conn, &standing.holder())?;
+                return Ok((standing, used));
+            }
             Some(over @ Over::Revoked(_)) => return Err(over.failure()),
             Some(Over::Expired) => conn.forget(&digest),
         }
     }
     let holder = judge(conn, digest, &auth.tenant_id, &auth.token).await?;
+    let used = admit(conn, &holder)?;
     let standing = conn.shared.standings.begin(conn, holder, now());
     // Only from here on does it end with a change of the catalogue; whatever changed before is looked at here.
     if let Some(revoked) = conn.shared.names.revoked(&standing.holder()) {
@@ -38,7 +46,13 @@ pub(crate) async fn authenticate(conn: &Arc<Conn>, auth: &Auth) -> Result<Arc<St
         return Err(Over::Revoked(revoked).failure());
     }
     conn.remember(digest, &standing);
-    Ok(standing)
+    Ok((standing, used))
+}
+
+/// Counts the connection for whoever speaks on it.
+fn admit(conn: &Conn, holder: &Holder) -> Result<Arc<TenantUse>, Failure> {
+    let admitted = conn.admit(&holder.principal);
+    admitted.map_err(|exceeded| conn.shared.exceeded(exceeded))
 }
 
 /// Judges a token that is presented on a connection.
@@ -75,6 +89,17 @@ pub(super) async fn judge(
             "this token is for development and is accepted from this host only",
         )
         .with_reason("token_loopback_only"));
+    }
+    if let Some(names) = &conn.certificate {
+        let actor = principal.actor.as_deref();
+        let named = [Some(&*principal.subject), actor];
+        if !named.into_iter().flatten().any(|id| names.speak_for(id)) {
+            return Err(Failure::new(
+                Code::Unauthenticated,
+                "the certificate of this connection names neither the token's principal nor its actor",
+            )
+            .with_reason("token_not_of_certificate"));
+        }
     }
     Ok(Holder {
         principal,

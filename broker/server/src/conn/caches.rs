@@ -11,7 +11,7 @@ use felix_wire::message::{
 use felix_wire::negotiate::Features;
 
 use super::stream::StreamState;
-use crate::caches::{call, check};
+use crate::caches::{admit, call, check};
 
 type Answered = Result<Message, Failure>;
 
@@ -27,6 +27,7 @@ async fn one(
     let id = state.cache_id(tenant, namespace, cache)?;
     check(&state.principal, &id, &op)?;
     let handle = state.cache(&id).await?;
+    admit(state, &id, &op)?;
     call::one(&state.conn.shared.caches, &handle, op).await
 }
 

@@ -24,10 +24,12 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use felix_auth::Principal;
+use felix_auth::{CertificateNames, Principal};
 use felix_model::TimeMs;
+use felix_wire::error::{Code, Failure};
 use felix_wire::extension::Expiring;
 use quinn::{Connection, VarInt};
+use rustls::pki_types::CertificateDer;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
@@ -38,6 +40,7 @@ use crate::limits::{
     AUTHENTICATION_TIMEOUT, CLIENT_STREAMS_FIRST, CLIENT_STREAMS_MAX, CLIENT_UNI_STREAMS_FIRST,
     SUBSCRIPTIONS_PER_CONNECTION_MAX, TOKENS_REMEMBERED_MAX, UNAUTHENTICATED_STREAMS_MAX,
 };
+use crate::quotas::{Exceeded, OpenReader, Present, TenantUse, User};
 
 /// Close code of a connection on which nobody authenticated in time.
 const CLOSE_AUTHENTICATION_TIMEOUT: VarInt = VarInt::from_u32(1);
@@ -48,6 +51,8 @@ pub(crate) struct Conn {
     pub(crate) remote: SocketAddr,
     pub(crate) quic: Connection,
     pub(crate) shared: Arc<Shared>,
+    /// The names in the certificate that the client presented, where tokens are bound to it.
+    pub(crate) certificate: Option<CertificateNames>,
     pub(crate) tasks: TaskTracker,
     authenticated: AtomicBool,
     /// Streams that may be read before they authenticated.
@@ -65,6 +70,8 @@ struct Identities {
     standings: Vec<Weak<Standing>>,
     /// Streams that are told of tokens that run out.
     told: Vec<(Weak<Answers>, Arc<Principal>)>,
+    /// What the connection counts for.
+    present: Vec<Present>,
 }
 
 impl std::fmt::Debug for Conn {
@@ -81,6 +88,7 @@ pub(crate) async fn serve(quic: Connection, id: u64, shared: Arc<Shared>) {
     let conn = Arc::new(Conn {
         id,
         remote: quic.remote_address(),
+        certificate: certificate(&quic, &shared),
         quic,
         shared,
         tasks: TaskTracker::new(),
@@ -93,6 +101,16 @@ pub(crate) async fn serve(quic: Connection, id: u64, shared: Arc<Shared>) {
     // Every stream's task sees the lost connection and ends by itself.
     conn.tasks.close();
     conn.tasks.wait().await;
+}
+
+/// What the client's certificate says, where it counts.
+fn certificate(quic: &Connection, shared: &Shared) -> Option<CertificateNames> {
+    if !shared.config.tls_client_cert_bind_subject {
+        return None;
+    }
+    let identity = quic.peer_identity()?;
+    let chain = identity.downcast::<Vec<CertificateDer<'static>>>().ok()?;
+    chain.first().map(|leaf| CertificateNames::read(leaf))
 }
 
 async fn accept_streams(conn: &Arc<Conn>) {
@@ -149,6 +167,29 @@ impl Allowance {
 impl Conn {
     pub(crate) fn is_authenticated(&self) -> bool {
         self.authenticated.load(Ordering::Relaxed)
+    }
+
+    /// Counts the connection for whoever speaks on it, and gives what his tenant uses.
+    ///
+    /// # Errors
+    /// [`Exceeded`]: he has as many connections as he may.
+    pub(crate) fn admit(&self, principal: &Principal) -> Result<Arc<TenantUse>, Exceeded> {
+        let mut identities = self.identities();
+        let present = &mut identities.present;
+        let known = present
+            .iter()
+            .position(|present| *present.tenant() == principal.tenant);
+        let mut entered = match known {
+            Some(known) => present.swap_remove(known),
+            None => self.shared.used(&principal.tenant).enter()?,
+        };
+        let spoken = entered.speaks_for(&principal.subject);
+        let used = Arc::clone(entered.used());
+        // A tenant for which nobody speaks here counts for nothing.
+        if spoken.is_ok() || known.is_some() {
+            present.push(entered);
+        }
+        spoken.map(|()| used)
     }
 
     /// Remembers what a good token of a stream of this connection stands for.
@@ -236,26 +277,47 @@ impl Conn {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one of the connection's subscriptions, or `None` when it has as many as it may.
-    pub(crate) fn open_subscription(self: &Arc<Self>) -> Option<OpenSubscription> {
+    /// Takes one of the connection's subscriptions, and one of those that quotas allow.
+    ///
+    /// # Errors
+    /// The connection has as many as it may, or `quota_exceeded`.
+    pub(crate) fn open_subscription(
+        self: &Arc<Self>,
+        used: &Arc<TenantUse>,
+        by: User<'_>,
+    ) -> Result<OpenSubscription, Failure> {
+        let reader = used.open_reader(by);
+        let reader = reader.map_err(|exceeded| self.shared.exceeded(exceeded))?;
         self.subscriptions
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
                 (open < SUBSCRIPTIONS_PER_CONNECTION_MAX).then_some(open + 1)
             })
-            .ok()?;
+            .map_err(|_| {
+                Failure::new(
+                    Code::LimitExceeded,
+                    "this connection has as many subscriptions as it may",
+                )
+                .with_reason("subscriptions")
+            })?;
         self.shared.metrics.subscriptions.increment(1.0);
-        Some(OpenSubscription(Arc::clone(self)))
+        Ok(OpenSubscription {
+            conn: Arc::clone(self),
+            _reader: reader,
+        })
     }
 }
 
 /// Counts while a subscription is open.
 #[derive(Debug)]
-pub(crate) struct OpenSubscription(Arc<Conn>);
+pub(crate) struct OpenSubscription {
+    conn: Arc<Conn>,
+    _reader: OpenReader,
+}
 
 impl Drop for OpenSubscription {
     fn drop(&mut self) {
-        self.0.subscriptions.fetch_sub(1, Ordering::Relaxed);
-        self.0.shared.metrics.subscriptions.decrement(1.0);
+        self.conn.subscriptions.fetch_sub(1, Ordering::Relaxed);
+        self.conn.shared.metrics.subscriptions.decrement(1.0);
     }
 }
 

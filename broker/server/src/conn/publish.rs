@@ -21,7 +21,7 @@ use super::stream::{Route, StreamState};
 use crate::broker::Shared;
 use crate::fair::Grant;
 use crate::shards::cell::now;
-use crate::shards::{Kind, Marker, StreamHandle, StreamSpec};
+use crate::shards::{Kind, Marker, StreamSpec};
 
 /// A publish as it was read, whatever its form.
 #[derive(Debug)]
@@ -188,7 +188,7 @@ async fn try_publish(
         Err(failure) => return Err((answer, failure.into())),
     };
     let spec = handle.spec();
-    let admitted = admit(stream, &handle, &spec, key.as_deref(), shard, &content);
+    let admitted = admit(stream, &spec, key.as_deref(), shard, &content);
     let (shard, size) = match admitted {
         Ok(admitted) => admitted,
         Err(failure) => return Err((answer, failure.into())),
@@ -266,7 +266,6 @@ struct Size {
 /// Which shard a publish goes to, once nothing about it is against the rules.
 fn admit(
     stream: &StreamState,
-    handle: &StreamHandle,
     spec: &StreamSpec,
     key: Option<&[u8]>,
     shard: Option<u32>,
@@ -289,18 +288,8 @@ fn admit(
         None => spec.routing.shard(key, spec.shards),
     };
     let size = measure(content, spec)?;
-    if let Some(rate) = &handle.tenant.rate {
-        let now = stream.conn.shared.shards.elapsed();
-        let mut rate = rate.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(wait) = rate.take(size.payload_bytes, u64::from(size.records), now) {
-            stream.conn.shared.metrics.throttled.increment(1);
-            return Err(
-                Failure::new(Code::Overloaded, "the tenant is over its publish rate")
-                    .with_reason("tenant_quota")
-                    .with_retry_after_ms(wait),
-            );
-        }
-    }
+    let namespace = spec.id.namespace.as_str();
+    stream.writes(namespace, size.payload_bytes, size.records.into())?;
     Ok((shard, size))
 }
 

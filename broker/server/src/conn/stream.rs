@@ -1,10 +1,10 @@
 //! One stream of a client: authenticate, then hear requests and send their answers until it finishes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use felix_auth::Principal;
+use felix_auth::{Action, Principal};
 use felix_model::{CacheId, StreamId};
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::{Extension, Request as ExtensionRequest};
@@ -26,6 +26,7 @@ use crate::caches::CacheHandle;
 use crate::limits::{
     ENDING_WAIT, FETCHED_REMEMBERED_MAX, ROUTES_REMEMBERED_MAX, SMALL_FRAME_BYTES,
 };
+use crate::quotas::{TenantUse, User};
 use crate::shards::{StreamHandle, StreamSpec};
 
 /// Polls of one stream that are kept in mind before those that were answered are let go.
@@ -37,6 +38,8 @@ pub(crate) struct StreamState {
     pub(crate) principal: Arc<Principal>,
     /// What the stream rests on, and how it was at the last look.
     pub(crate) standing: Arc<Standing>,
+    /// What its tenant uses.
+    pub(crate) used: Arc<TenantUse>,
     seen: u64,
     over: Option<Over>,
     /// Something was refused because of it.
@@ -51,6 +54,8 @@ pub(crate) struct StreamState {
     width: Option<PublishWidth>,
     /// Streams this one fetches from, by their names.
     fetched: HashMap<Bytes, Arc<StreamHandle>>,
+    /// Groups of the Kafka protocol that the principal was seen to have a right to.
+    pub(crate) teams: HashSet<(Action, String)>,
     /// Fetches that wait end with this stream.
     pub(crate) gone: CancellationToken,
     /// Calls read in this turn and not handed over yet.
@@ -214,7 +219,7 @@ async fn open(conn: &Arc<Conn>, session: &mut Session, wire: &mut Wire) -> Optio
     };
     let answer = match heard {
         Heard::Auth(message, offer) => match auth::authenticate(conn, &message).await {
-            Ok(standing) => {
+            Ok((standing, used)) => {
                 let grant = conn.shared.served.grant(&offer);
                 session.open(grant.peer);
                 if !wire.write(&mut vec![grant.answer.encode()]).await {
@@ -229,6 +234,7 @@ async fn open(conn: &Arc<Conn>, session: &mut Session, wire: &mut Wire) -> Optio
                     conn: Arc::clone(conn),
                     principal,
                     standing,
+                    used,
                     // Looked at before the first frame is carried out.
                     seen: u64::MAX,
                     over: None,
@@ -239,6 +245,7 @@ async fn open(conn: &Arc<Conn>, session: &mut Session, wire: &mut Wire) -> Optio
                     cache: None,
                     width: None,
                     fetched: HashMap::new(),
+                    teams: HashSet::new(),
                     gone: CancellationToken::new(),
                     calls: Gathered::default(),
                     asked: Vec::new(),
@@ -337,15 +344,28 @@ async fn end_revoked(state: &mut StreamState, wire: &mut Wire) {
     // Polls that wait are taken back.
     state.asked.clear();
     let mut out = Vec::new();
-    loop {
-        let taken = state.answers.take(&mut out);
-        if !wire.write(&mut out).await {
-            return;
+    let mut written = true;
+    let settled = async {
+        loop {
+            let taken = state.answers.take(&mut out);
+            written = false;
+            if !wire.write(&mut out).await {
+                return false;
+            }
+            written = true;
+            if taken.is_err() || state.answers.is_idle() {
+                return true;
+            }
+            state.answers.ready().await;
         }
-        if taken.is_err() || state.answers.is_idle() {
-            break;
-        }
-        state.answers.ready().await;
+    };
+    // What waits for records may wait for long: the last word is said without it.
+    match tokio::time::timeout(ENDING_WAIT / 2, settled).await {
+        Ok(true) => {}
+        Ok(false) => return,
+        // Behind a part of a frame nothing can be said.
+        Err(_) if !written => return wire.cut(),
+        Err(_) => out.clear(),
     }
     out.push(state.peer.error(over.failure()).encode());
     wire.write(&mut out).await;
@@ -427,6 +447,24 @@ impl StreamState {
 
     fn has_refused(&self) -> bool {
         self.refused
+    }
+
+    /// Who uses what is used in a namespace.
+    pub(crate) fn user<'a>(&'a self, namespace: &'a str) -> User<'a> {
+        User {
+            namespace,
+            principal: &self.principal.subject,
+        }
+    }
+
+    /// Counts a write against everything that bounds its author.
+    ///
+    /// # Errors
+    /// `tenant_quota` or `quota_exceeded`, with when it is worth trying again.
+    pub(crate) fn writes(&self, namespace: &str, bytes: u64, records: u64) -> Result<(), Failure> {
+        self.used
+            .write(self.user(namespace), bytes, records)
+            .map_err(|exceeded| self.conn.shared.exceeded(exceeded))
     }
 
     fn answers_refusal(&self, refusal: Refusal) {

@@ -116,13 +116,7 @@ async fn begin(state: &StreamState, ask: &Subscribe) -> Result<Subscription, Not
     check_read(state, &id)?;
     let shard = ask.shard.unwrap_or(0);
     let (spec, cell) = open_shard(state, &id, shard).await?;
-    let open = conn.open_subscription().ok_or_else(|| {
-        Failure::new(
-            Code::LimitExceeded,
-            "this connection has as many subscriptions as it may",
-        )
-        .with_reason("subscriptions")
-    })?;
+    let open = conn.open_subscription(&state.used, state.user(id.namespace.as_str()))?;
     let start = match ask.start.unwrap_or(message::Start::Latest) {
         message::Start::Latest => Start::Latest,
         message::Start::Earliest => Start::Earliest,

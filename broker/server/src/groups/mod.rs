@@ -68,6 +68,10 @@ pub(crate) async fn call(
     reply: impl FnOnce() -> Reply,
 ) -> Result<(), Failure> {
     permit(&state.principal, &handle.spec().id, &ask)?;
+    if let Ask::Schedule { batch, .. } = &ask {
+        let id = &handle.spec().id;
+        state.writes(id.namespace.as_str(), batch.len() as u64, 1)?;
+    }
     let cell = open_cell(&state.conn.shared, handle, shard).await?;
     let waits = matches!(&ask, Ask::Poll(poll) if poll.wait_ms > 0);
     let reply = reply();

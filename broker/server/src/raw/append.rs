@@ -84,13 +84,7 @@ async fn try_append(
     let bytes = ask.batch.len() as u64;
     drop(ask.batch);
     let records = header.records();
-    if let Err(wait) = handle.admit_rate(bytes, records.into(), shared.shards.elapsed()) {
-        shared.metrics.throttled.increment(1);
-        let refused = Failure::new(Code::Overloaded, "the tenant is over its publish rate");
-        return Err(refused
-            .with_reason("tenant_quota")
-            .with_retry_after_ms(wait));
-    }
+    state.writes(spec.id.namespace.as_str(), bytes, records.into())?;
     let index = ShardIndex(ask.shard);
     let shard = Shard {
         handle: Arc::clone(&handle),

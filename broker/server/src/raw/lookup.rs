@@ -425,7 +425,7 @@ fn visible(state: &StreamState) -> Vec<(Name, Result<StreamSpec, RawError>)> {
         .values()
         .flat_map(|namespace| namespace.streams.values());
     streams
-        .map(|record| crate::names::spec(record))
+        .map(|record| crate::names::spec(record, &catalogue))
         .filter(|spec| is_visible(&state.principal, &spec.id))
         .take(DESCRIBED_MAX)
         .map(|spec| {

@@ -24,7 +24,6 @@ pub(crate) use marker::Marker;
 
 use self::cell::Cell;
 use self::marker::Marked;
-use crate::fair::RateLimit;
 use crate::groups::timers::Timers;
 use crate::metrics::Metrics;
 
@@ -67,8 +66,6 @@ pub(crate) struct StreamHandle {
 #[derive(Debug)]
 pub(crate) struct Tenant {
     pub(crate) id: felix_model::TenantId,
-    /// `None` when the tenant may publish as fast as it can.
-    pub(crate) rate: Option<Mutex<RateLimit>>,
 }
 
 #[derive(Debug, Default)]
@@ -88,23 +85,6 @@ impl StreamHandle {
     /// Whether a request must look the name up again.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
-    }
-
-    /// Counts a write against the tenant's rate.
-    ///
-    /// # Errors
-    /// It is over it for so many milliseconds.
-    pub(crate) fn admit_rate(
-        &self,
-        bytes: u64,
-        records: u64,
-        now: std::time::Duration,
-    ) -> Result<(), u64> {
-        let Some(rate) = &self.tenant.rate else {
-            return Ok(());
-        };
-        let mut rate = rate.lock().unwrap_or_else(PoisonError::into_inner);
-        rate.take(bytes, records, now)
     }
 
     /// The shard, if it is open.
@@ -174,7 +154,6 @@ pub(crate) struct Shards {
     streams: Mutex<HashMap<StreamId, Arc<StreamHandle>>>,
     tenants: Mutex<HashMap<felix_model::TenantId, Weak<Tenant>>>,
     corrupt: Mutex<BTreeMap<PathBuf, String>>,
-    quota: crate::config::PublishQuota,
     pub(crate) runtime: Handle,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) timers: Arc<Timers>,
@@ -256,17 +235,12 @@ impl Listed {
 }
 
 impl Shards {
-    pub(crate) fn new(
-        store: Option<Store>,
-        quota: crate::config::PublishQuota,
-        metrics: Arc<Metrics>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(store: Option<Store>, metrics: Arc<Metrics>) -> Arc<Self> {
         Arc::new(Self {
             store,
             streams: Mutex::default(),
             tenants: Mutex::default(),
             corrupt: Mutex::default(),
-            quota,
             runtime: Handle::current(),
             metrics,
             timers: Arc::default(),
@@ -426,17 +400,7 @@ impl Shards {
         if let Some(tenant) = tenants.get(id).and_then(Weak::upgrade) {
             return tenant;
         }
-        let own = self.quota.tenants.get(id.as_str());
-        let bytes = own.map_or(self.quota.bytes_per_second, |rate| rate.bytes_per_second);
-        let messages = own.map_or(self.quota.messages_per_second, |rate| {
-            rate.messages_per_second
-        });
-        let rate = (bytes > 0 || messages > 0)
-            .then(|| Mutex::new(RateLimit::new(bytes, messages, self.elapsed())));
-        let tenant = Arc::new(Tenant {
-            id: id.clone(),
-            rate,
-        });
+        let tenant = Arc::new(Tenant { id: id.clone() });
         tenants.retain(|_, known| known.strong_count() > 0);
         tenants.insert(id.clone(), Arc::downgrade(&tenant));
         tenant

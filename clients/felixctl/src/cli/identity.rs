@@ -193,8 +193,9 @@ pub enum KeysCommand {
     /// Stage a key, wait until every broker knows it, and let it sign
     #[command(after_help = "\
 The old key goes on verifying, so that no token is refused; retire it once the last token it signed
-has expired, 15 minutes later unless the control plane is set otherwise. With --emergency the old
-keys are retired at once: use it when a key was stolen. Everybody signs in again.")]
+has expired, 15 minutes later unless the control plane is set otherwise. With --emergency one new
+key takes the place of all others at once: use it when a key was stolen. Sessions go on with new
+tokens; tokens that nothing renews are worth nothing any more.")]
     Rotate {
         /// Retire the old keys at once, which refuses every token they signed
         #[arg(long)]
@@ -369,7 +370,7 @@ pub struct AuditFilter {
     /// Only what this principal did
     #[arg(long, value_name = "PRINCIPAL")]
     pub principal: Option<String>,
-    /// Only actions that begin so, as in session or rbac.policy.add
+    /// Only what is called so, as in session_opened or refused
     #[arg(long, value_name = "WHAT")]
     pub what: Option<String>,
     /// The log of the whole cluster instead of the tenant's

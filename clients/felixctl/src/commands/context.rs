@@ -6,6 +6,7 @@ use super::App;
 use crate::cli::{ContextAdd, ContextCommand};
 use crate::confirm;
 use crate::contexts::{Contexts, Taken};
+use crate::credentials::Store;
 use crate::exit::Failure;
 use crate::output::{Field, Report};
 
@@ -23,7 +24,10 @@ pub(super) fn run(app: &App, command: ContextCommand) -> Result<(), Failure> {
             change(app, |contexts| {
                 contexts.remove(&name)?;
                 Ok(format!("context {name} is forgotten"))
-            })
+            })?;
+            // What renews a forgotten session would lie around for somebody else to find.
+            Store::beside(&app.config_file()?, &name).remove()?;
+            Ok(())
         }
         ContextCommand::Show => show(app),
     }

@@ -198,3 +198,6 @@ impl Source {
 }
 
 const SIGN_IN: &str = "`felixctl login` signs you in";
+
+#[cfg(test)]
+mod tests;

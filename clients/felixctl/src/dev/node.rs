@@ -1,6 +1,7 @@
 //! The three servers of a development node, started one after the other and stopped the other way
 //! round.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
@@ -39,7 +40,7 @@ impl Node {
         let secret = home.bootstrap_secret()?;
         let tls = certificate::prepare(&home.path().join("tls"))
             .map_err(|error| Failure::failed(error.to_string()))?;
-        let controlplane = ControlPlane::start(controlplane_config(&home, ports, &secret))
+        let controlplane = ControlPlane::start(controlplane_config(&home, ports, &secret)?)
             .await
             .map_err(|error| start_failed("the control plane", &error))?;
         let addresses = controlplane.addresses();
@@ -151,8 +152,17 @@ impl Node {
     }
 }
 
-fn controlplane_config(home: &Home, ports: &Ports, secret: &str) -> felix_controlplane::Config {
-    felix_controlplane::Config {
+/// How long tokens live and which providers may be asked come from the environment, as for a
+/// control plane on its own; where things are is this process's to say.
+fn controlplane_config(
+    home: &Home,
+    ports: &Ports,
+    secret: &str,
+) -> Result<felix_controlplane::Config, Failure> {
+    let from_environment =
+        felix_controlplane::Config::load(None, &BTreeMap::<String, String>::new())
+            .map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(felix_controlplane::Config {
         data_dir: home.path().join("controlplane"),
         bind: ports.controlplane,
         metrics_bind: ports.controlplane_metrics,
@@ -162,8 +172,8 @@ fn controlplane_config(home: &Home, ports: &Ports, secret: &str) -> felix_contro
         bootstrap_dev_tokens: true,
         // Nobody balances load over a development node.
         shutdown_predrain_ms: 0,
-        ..felix_controlplane::Config::default()
-    }
+        ..from_environment
+    })
 }
 
 fn start_failed(what: &str, error: &dyn std::error::Error) -> Failure {

@@ -104,7 +104,11 @@ impl Writer {
             match self.next(&mut waiting, &mut moved) {
                 Next::Write(first) => self.flush(first, &mut waiting),
                 Next::Follow => {
-                    let _ = self.catch_up();
+                    let wanted = *moved.borrow_and_update();
+                    // A ledger that tells before one can read is asked again.
+                    if self.catch_up().is_ok() && self.staged.revision() < wanted {
+                        moved.mark_changed();
+                    }
                 }
                 Next::End => break,
             }

@@ -71,6 +71,10 @@ pub(crate) async fn catalogue_changes(
 ) -> Result<Json<CatalogueChanges>, Refusal> {
     must_view(&app, &ticket)?;
     let since = Revision(at.since);
+    if since > app.authority.catalogue().revision() {
+        // Another process may have told of more than is known here. Without looking, its reader would be sent back.
+        app.catch_up().await?;
+    }
     // Watched before it is looked at, so that nothing slips in between.
     let mut watch = app.authority.watch();
     watch.mark_unchanged();
@@ -118,7 +122,7 @@ pub(crate) async fn tenants_changes(
     ticket: Ticket,
     at: Since,
 ) -> Result<Json<Value>, Refusal> {
-    changes(&app, &ticket, Feed::Tenants, &at)
+    changes(&app, &ticket, Feed::Tenants, &at).await
 }
 
 /// All namespaces, and the number of the next change.
@@ -152,7 +156,7 @@ pub(crate) async fn namespaces_changes(
     ticket: Ticket,
     at: Since,
 ) -> Result<Json<Value>, Refusal> {
-    changes(&app, &ticket, Feed::Namespaces, &at)
+    changes(&app, &ticket, Feed::Namespaces, &at).await
 }
 
 /// All streams, and the number of the next change.
@@ -179,7 +183,7 @@ pub(crate) async fn streams_changes(
     ticket: Ticket,
     at: Since,
 ) -> Result<Json<Value>, Refusal> {
-    changes(&app, &ticket, Feed::Streams, &at)
+    changes(&app, &ticket, Feed::Streams, &at).await
 }
 
 /// All caches, and the number of the next change.
@@ -206,12 +210,22 @@ pub(crate) async fn caches_changes(
     ticket: Ticket,
     at: Since,
 ) -> Result<Json<Value>, Refusal> {
-    changes(&app, &ticket, Feed::Caches, &at)
+    changes(&app, &ticket, Feed::Caches, &at).await
 }
 
-fn changes(app: &App, ticket: &Ticket, feed: Feed, at: &Since) -> Result<Json<Value>, Refusal> {
+async fn changes(
+    app: &App,
+    ticket: &Ticket,
+    feed: Feed,
+    at: &Since,
+) -> Result<Json<Value>, Refusal> {
     must_view(app, ticket)?;
-    let (items, next_seq) = app.authority.history().rows_from(feed, at.since);
+    let read = || app.authority.history().rows_from(feed, at.since);
+    let (mut items, mut next_seq) = read();
+    if next_seq < at.since {
+        app.catch_up().await?;
+        (items, next_seq) = read();
+    }
     Ok(Json(json!({ "items": items, "next_seq": next_seq })))
 }
 

@@ -4,7 +4,10 @@ use axum::Json;
 use serde_json::{Value, json};
 use utoipa::{OpenApi, ToSchema};
 
-use super::{audit, caches, feeds, keys, namespaces, rbac, resources, streams, system, tenants};
+use super::{
+    audit, caches, consistency, feeds, issuers, keys, namespaces, nodes, quotas, rbac, resources,
+    revocations, service_accounts, sessions, streams, system, tenants, tokens,
+};
 
 /// The form of a key set document, for the document's sake.
 #[derive(ToSchema)]
@@ -58,6 +61,20 @@ pub(crate) struct JwkDocument {
         system::region,
         audit::of_cluster,
         audit::of_tenant,
+        quotas::list,
+        quotas::set_tenant,
+        quotas::remove_tenant,
+        quotas::get_namespace,
+        quotas::set_namespace,
+        quotas::remove_namespace,
+        quotas::get_principal,
+        quotas::set_principal,
+        quotas::remove_principal,
+        revocations::list,
+        revocations::create,
+        revocations::of_principal,
+        keys::replace,
+        nodes::credential,
         tenants::list,
         tenants::create,
         tenants::delete,
@@ -86,6 +103,24 @@ pub(crate) struct JwkDocument {
         rbac::groupings,
         rbac::add_grouping,
         rbac::remove_grouping,
+        tokens::exchange,
+        tokens::refresh,
+        tokens::revoke,
+        tokens::delegate,
+        issuers::list,
+        issuers::set,
+        issuers::remove,
+        service_accounts::list,
+        service_accounts::create,
+        service_accounts::get,
+        service_accounts::update,
+        service_accounts::delete,
+        service_accounts::keys,
+        service_accounts::add_key,
+        service_accounts::remove_key,
+        sessions::list,
+        sessions::end,
+        sessions::principals,
         feeds::catalogue_snapshot,
         feeds::catalogue_changes,
         feeds::tenants_snapshot,
@@ -125,15 +160,28 @@ pub(crate) fn build() -> Value {
         }
     });
     let paths = document.get_mut("paths").and_then(Value::as_object_mut);
-    for operation in paths
+    for (method, operation) in paths
         .into_iter()
         .flat_map(serde_json::Map::values_mut)
         .filter_map(Value::as_object_mut)
-        .flat_map(serde_json::Map::values_mut)
+        .flatten()
     {
         let Some(operation) = operation.as_object_mut() else {
             continue;
         };
+        if method == "get" {
+            let parameters = operation
+                .entry("parameters")
+                .or_insert_with(|| json!([]))
+                .as_array_mut();
+            parameters.into_iter().for_each(|all| {
+                all.push(json!({
+                    "name": consistency::PARAMETER, "in": "query", "required": false,
+                    "schema": { "type": "string", "enum": consistency::VALUES },
+                    "description": "whether to answer with what is known here, or with the newest state there is",
+                }));
+            });
+        }
         if let Some(responses) = operation
             .get_mut("responses")
             .and_then(Value::as_object_mut)

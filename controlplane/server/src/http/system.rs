@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 use super::caller::Ticket;
 use super::error::Refusal;
 use crate::app::App;
+use crate::transfer;
 
 /// One region.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -80,18 +81,11 @@ pub(crate) async fn backup(
     if !query.to.is_absolute() {
         return Err(Refusal::invalid("`to` must be an absolute path"));
     }
-    let Some(copier) = app.copier.clone() else {
-        return Err(Refusal::not_enabled(
-            "this control plane keeps nothing, so there is nothing to copy",
-        ));
-    };
-    let to = query.to.clone();
-    let copied = tokio::task::spawn_blocking(move || copier.copy(&to))
+    let copied = transfer::copy_live(&app.authority, &app.config.cluster_id, &query.to)
         .await
-        .map_err(|_| Refusal::internal())?;
-    let (revision, bytes) = copied.map_err(|failed| Refusal::copy_failed(failed.to_string()))?;
+        .map_err(|failed| Refusal::copy_failed(failed.to_string()))?;
     Ok(Json(json!({
-        "version": 1, "directory": query.to, "revision": revision, "bytes": bytes,
+        "version": 1, "directory": query.to, "revision": copied.revision, "bytes": copied.bytes,
     })))
 }
 

@@ -5,11 +5,10 @@
 //!   <data_dir>/ledger.snapshot                    the revision in decimal, a line end, the state; replaced as a whole
 //! ```
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use felix_journal::backup::{self, CopyRefused};
 use felix_journal::{
     AppendFailed, DataDir, Disk, DiskError, Log, LogOptions, LogReader, OpenRefused, durable,
 };
@@ -23,9 +22,6 @@ use super::{AppendRefused, ConfirmFailed, Ledger, ReadFailed, Standing};
 /// The directory of the log.
 const LEDGER: &str = "ledger";
 
-/// The file in which felix-journal keeps whose data a directory is.
-const IDENTITY: &str = "identity.json";
-
 /// Why the ledger could not be opened. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenFailed {
@@ -37,45 +33,6 @@ pub enum OpenFailed {
     Disk(#[from] DiskError),
 }
 
-/// Copies a ledger while it is written.
-#[derive(Debug)]
-pub struct Copier {
-    disk: Arc<dyn Disk>,
-    reader: LogReader,
-    root: PathBuf,
-}
-
-/// Why no copy was made.
-#[derive(Debug, thiserror::Error)]
-pub enum CopyFailed {
-    /// The log could not be copied.
-    #[error(transparent)]
-    Log(#[from] CopyRefused),
-    /// The rest could not.
-    #[error(transparent)]
-    Disk(#[from] DiskError),
-}
-
-impl Copier {
-    /// Writes a data directory with the same identity and every entry that was durable when this began, and says up to
-    /// which revision. The snapshot stays behind: it only saves time, and the entries are all there. Blocking.
-    ///
-    /// # Errors
-    /// [`CopyFailed`]; what was written of the copy is of no use then.
-    pub fn copy(&self, to: &Path) -> Result<(Revision, u64), CopyFailed> {
-        let copied = backup::copy(
-            &self.reader,
-            &*self.disk,
-            &to.join(LEDGER),
-            Offset(u64::MAX),
-        )?;
-        if let Some(identity) = durable::read(&*self.disk, &self.root.join(IDENTITY))? {
-            durable::replace(&*self.disk, &to.join(IDENTITY), &identity)?;
-        }
-        Ok((Revision(copied.end.0), copied.bytes))
-    }
-}
-
 /// A log of felix-journal that is synced before an append returns. One process at a time has it.
 #[derive(Debug)]
 pub struct DiskLedger {
@@ -84,7 +41,6 @@ pub struct DiskLedger {
     reader: LogReader,
     /// The newest revision that was answered.
     moved: watch::Sender<Revision>,
-    root: PathBuf,
     snapshot_file: PathBuf,
     /// Last, so that the directory is free for others only when the log is closed.
     _dir: DataDir,
@@ -141,21 +97,10 @@ impl DiskLedger {
                 generation,
                 failed: None,
             }),
-            root: data_dir.root().to_path_buf(),
             snapshot_file: data_dir.root().join("ledger.snapshot"),
             disk,
             _dir: data_dir,
         })
-    }
-
-    /// What copies this ledger while it is written.
-    #[must_use]
-    pub fn copier(&self) -> Copier {
-        Copier {
-            disk: Arc::clone(&self.disk),
-            reader: self.reader.clone(),
-            root: self.root.clone(),
-        }
     }
 
     fn writing(&self) -> MutexGuard<'_, Writing> {

@@ -17,7 +17,7 @@ mod memory;
 mod postgres;
 pub mod raft;
 
-pub use disk::{Copier, CopyFailed, DiskLedger, OpenFailed};
+pub use disk::{DiskLedger, OpenFailed};
 pub use memory::MemoryLedger;
 pub use postgres::{Address, AddressRefused, PostgresLedger, PostgresRefused};
 

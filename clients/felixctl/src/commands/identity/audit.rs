@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use felix_meta::audit::{AuditItem, ChainHead, verify};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{show_ms, tenant};
@@ -66,36 +67,41 @@ impl Log {
         }
     }
 
-    /// The lines after a number, oldest first, and where the next page begins, if there is one.
-    async fn page(&self, after: u64) -> Result<(Vec<Value>, Option<u64>), Failure> {
+    /// The lines after a number, oldest first.
+    async fn page(&self, after: u64) -> Result<Page, Failure> {
         let path = format!(
             "{}?after={after}&limit={PAGE_LINES}{}",
             self.path, self.filter
         );
-        let mut answer = self.api.get(&path).await?;
-        let items = match answer.get_mut("items").map(Value::take) {
-            Some(Value::Array(items)) => items,
-            _ => {
-                return Err(Failure::failed(
-                    "the control plane's audit log is unreadable",
-                ));
-            }
-        };
-        let next = answer.get("next_after").and_then(Value::as_u64);
-        // A page behind a filter may be empty and not the last.
-        Ok((items, next.filter(|next| *next > after)))
+        let page: Page = serde_json::from_value(self.api.get(&path).await?)
+            .map_err(|error| Failure::failed(format!("the audit log is unreadable: {error}")))?;
+        if page.next_after.is_some_and(|next| next <= after) {
+            return Err(Failure::failed("the audit log does not go on"));
+        }
+        Ok(page)
     }
+}
+
+/// A part of a log. Behind a filter it may be empty and not the last.
+#[derive(Deserialize)]
+struct Page {
+    items: Vec<AuditItem>,
+    /// The number after which to go on; absent at the end.
+    #[serde(default)]
+    next_after: Option<u64>,
+    /// The end of the chain.
+    head: ChainHead,
 }
 
 async fn list(app: &App, log: &Log, args: &AuditLs) -> Result<(), Failure> {
     let mut newest = VecDeque::new();
     let mut after = Some(args.after);
     while let Some(from) = after {
-        let (items, next) = log.page(from).await?;
-        newest.extend(items);
+        let page = log.page(from).await?;
+        newest.extend(page.items);
         let surplus = newest.len().saturating_sub(args.limit);
         newest.drain(..surplus);
-        after = next;
+        after = page.next_after;
     }
     Ok(app
         .output
@@ -105,23 +111,23 @@ async fn list(app: &App, log: &Log, args: &AuditLs) -> Result<(), Failure> {
 /// Follows from the end on. In JSON each line is a document of its own, whatever the shape: a list
 /// that never ends cannot be one document.
 async fn tail(app: &App, log: &Log) -> Result<(), Failure> {
-    let mut after = 0;
-    while let (_, Some(next)) = log.page(after).await? {
-        after = next;
-    }
+    let mut after = log.page(0).await?.head.seq;
     loop {
-        let (items, next) = log.page(after).await?;
-        for item in items {
-            let report = Report::list("felixctl.audit.ls/1", FIELDS, [&item]);
+        let page = log.page(after).await?;
+        for item in &page.items {
+            let report = Report::list("felixctl.audit.ls/1", FIELDS, [item]);
             let text = match app.output.is_json() {
                 true => report.ndjson(),
                 false => report.row(app.output.style),
             };
             app.output.text(&text)?;
         }
-        match next {
+        match page.next_after {
             Some(next) => after = next,
-            None => tokio::time::sleep(PAUSE).await,
+            None => {
+                after = page.head.seq;
+                tokio::time::sleep(PAUSE).await;
+            }
         }
     }
 }
@@ -134,23 +140,18 @@ async fn check(app: &App, log: &Log) -> Result<(), Failure> {
     ];
     let mut head = ChainHead::default();
     let mut after = Some(0);
+    let mut said = ChainHead::default();
     while let Some(from) = after {
-        let (items, next) = log.page(from).await?;
-        let items: Vec<AuditItem> = items
-            .into_iter()
-            .map(serde_json::from_value)
-            .collect::<Result<_, _>>()
-            .map_err(|error| {
-                Failure::failed(format!("a line of the audit log is unreadable: {error}"))
-            })?;
-        head = verify(&head, &items).map_err(|broken| {
-            Failure::new(
-                Exit::Conflict,
-                format!("the audit log was tampered with: {broken}"),
-            )
-            .with_code("chain_broken")
-        })?;
-        after = next;
+        let page = log.page(from).await?;
+        head = verify(&head, &page.items).map_err(|why| broken(why.to_string()))?;
+        after = page.next_after;
+        said = page.head;
+    }
+    if head != said {
+        return Err(broken(format!(
+            "it ends at line {}, and its end is said to be line {}",
+            head.seq, said.seq
+        )));
     }
     let shown = json!({ "whole": true, "lines": head.seq, "head": head.hash });
     app.output
@@ -158,6 +159,14 @@ async fn check(app: &App, log: &Log) -> Result<(), Failure> {
     Ok(app.output.say(
         "every line is what was chained; keep the head elsewhere to notice a log that was cut short",
     )?)
+}
+
+fn broken(why: String) -> Failure {
+    Failure::new(
+        Exit::Conflict,
+        format!("the audit log was tampered with: {why}"),
+    )
+    .with_code("chain_broken")
 }
 
 fn by(value: &Value) -> String {

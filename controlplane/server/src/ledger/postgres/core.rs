@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::address::{Address, name};
 use super::rows::{self, Seen};
+use super::stats::Counts;
 use super::{late, schema};
 use crate::ledger::Measure;
 use crate::limits::POSTGRES_CONNECT_TIME;
@@ -44,18 +45,6 @@ struct Trouble {
     down: Option<String>,
     /// Why it never can be again by this process.
     lost: Option<String>,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    /// Appends that others were quicker than.
-    pub(super) races: AtomicU64,
-    /// Appends that had to be asked about.
-    pub(super) settled: AtomicU64,
-    /// Those of them about which nobody could say anything.
-    pub(super) unconfirmed: AtomicU64,
-    /// Times that following began anew.
-    pub(super) reconnects: AtomicU64,
 }
 
 impl Core {
@@ -182,34 +171,7 @@ impl Core {
     }
 
     pub(super) fn measures(&self) -> Vec<Measure> {
-        let counter = |name, help, value: &AtomicU64| Measure {
-            kind: "counter",
-            name,
-            help,
-            value: value.load(Ordering::Relaxed),
-        };
-        vec![
-            counter(
-                "felix_controlplane_postgres_races_total",
-                "Appends to the ledger that another process was quicker than.",
-                &self.counts.races,
-            ),
-            counter(
-                "felix_controlplane_postgres_settled_total",
-                "Appends to the ledger whose answer was lost and that were asked about.",
-                &self.counts.settled,
-            ),
-            counter(
-                "felix_controlplane_postgres_unconfirmed_total",
-                "Appends to the ledger about which nothing could be found out.",
-                &self.counts.unconfirmed,
-            ),
-            counter(
-                "felix_controlplane_postgres_reconnects_total",
-                "Times that the ledger's database was followed again after an outage.",
-                &self.counts.reconnects,
-            ),
-        ]
+        self.counts.measures()
     }
 
     /// A connection to the server that takes writes.

@@ -30,6 +30,7 @@ mod core;
 mod follow;
 mod rows;
 mod schema;
+mod stats;
 #[cfg(test)]
 pub(crate) mod test_server;
 #[cfg(test)]

@@ -319,6 +319,13 @@ impl Core {
                 }))
     }
 
+    /// Why it takes part in nothing any more; none while it does.
+    #[must_use]
+    pub fn has_stopped(&self) -> Option<String> {
+        let running = self.metrics().running_state;
+        running.err().map(|fatal| fatal.to_string())
+    }
+
     /// Why this member would not take an append now, in words; none when it would.
     #[must_use]
     pub fn why_not(&self) -> Option<String> {

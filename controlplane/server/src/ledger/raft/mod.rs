@@ -15,6 +15,7 @@ mod machine;
 mod members;
 mod message;
 mod network;
+pub mod peers;
 mod place;
 mod propose;
 mod records;

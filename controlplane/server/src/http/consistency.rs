@@ -1,0 +1,65 @@
+//! Reads of the newest state, for who asks: `?consistency=linearizable` on any GET.
+//!
+//! Without it a read answers with what is known here, which is a moment behind what another process has written.
+
+use axum::extract::{Request, State};
+use axum::http::Method;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::error::Refusal;
+use crate::app::App;
+
+/// The name of the parameter, and what it may be.
+pub(super) const PARAMETER: &str = "consistency";
+pub(super) const VALUES: [&str; 2] = ["local", "linearizable"];
+
+pub(super) async fn confirm(State(app): State<App>, request: Request, next: Next) -> Response {
+    if matches!(*request.method(), Method::GET | Method::HEAD)
+        && let Err(refusal) = confirm_if_asked(&app, request.uri().query()).await
+    {
+        return refusal.into_response();
+    }
+    next.run(request).await
+}
+
+async fn confirm_if_asked(app: &App, query: Option<&str>) -> Result<(), Refusal> {
+    match asked(query.unwrap_or_default()) {
+        None | Some("local") => Ok(()),
+        Some("linearizable") => app.catch_up().await,
+        Some(_) => Err(Refusal::invalid(
+            "`consistency` must be `local` or `linearizable`",
+        )),
+    }
+}
+
+/// What the last parameter of that name says.
+fn asked(query: &str) -> Option<&str> {
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let (_, value) = pairs.filter(|(name, _)| *name == PARAMETER).last()?;
+    Some(value)
+}
+
+impl App {
+    /// Waits until everything that was acknowledged to anybody before is known here.
+    pub(super) async fn catch_up(&self) -> Result<(), Refusal> {
+        let confirmed = self.authority.confirmed().await;
+        confirmed
+            .map(|_| ())
+            .map_err(|failed| Refusal::not_ready(failed.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parameter_is_found_among_others_and_the_last_one_counts() {
+        assert_eq!(asked(""), None);
+        assert_eq!(asked("limit=3&inconsistency=x"), None);
+        assert_eq!(asked("limit=3&consistency=local"), Some("local"));
+        let twice = "consistency=local&consistency=linearizable&a";
+        assert_eq!(asked(twice), Some("linearizable"));
+    }
+}
