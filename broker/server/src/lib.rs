@@ -18,6 +18,7 @@ mod caches;
 mod commits;
 mod config;
 mod conn;
+mod credential;
 mod events;
 mod fair;
 mod groups;
@@ -31,6 +32,7 @@ mod paths;
 mod quotas;
 mod raw;
 mod shards;
+mod teams;
 mod tls;
 
 pub use broker::{Embedding, Running, StartRefused, Stopped, start};

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
+use felix_auth::fetch::HttpFetch;
+use felix_auth::oidc::{Fetch, Verifier};
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::{Index, Notebook};
@@ -10,6 +12,7 @@ use crate::authority::Authority;
 use crate::config::Config;
 use crate::ledger::raft::Core;
 use crate::stats::Stats;
+use crate::throttle::Throttle;
 
 /// Shared by all listeners of one control plane.
 #[derive(Clone, Debug)]
@@ -25,12 +28,24 @@ pub(crate) struct App {
     pub(crate) member: Option<Weak<Core>>,
     /// Set when the end begins; held requests are answered at once then.
     pub(crate) stopping: CancellationToken,
+    /// Decides whom identity providers vouch for.
+    pub(crate) verifier: Verifier,
+    /// Gets what providers publish.
+    pub(crate) fetch: Arc<HttpFetch>,
+    /// Slows down who fails to prove who he is.
+    pub(crate) throttle: Throttle,
     draining: Arc<AtomicBool>,
 }
 
 impl App {
     pub(crate) fn new(authority: Authority, config: Config) -> Self {
+        let fetch = Arc::new(HttpFetch::new(config.oidc_addresses()));
+        // A configuration that got here was checked.
+        let algorithms = config.oidc_algorithms().unwrap_or_default();
         Self {
+            verifier: Verifier::new(Arc::clone(&fetch) as Arc<dyn Fetch>, algorithms),
+            fetch,
+            throttle: Throttle::default(),
             authority,
             config: Arc::new(config),
             stats: Arc::default(),

@@ -1,10 +1,10 @@
 //! One stream of a client: authenticate, then hear requests and send their answers until it finishes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use felix_auth::Principal;
+use felix_auth::{Action, Principal};
 use felix_model::{CacheId, StreamId};
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::{Extension, Request as ExtensionRequest};
@@ -54,6 +54,8 @@ pub(crate) struct StreamState {
     width: Option<PublishWidth>,
     /// Streams this one fetches from, by their names.
     fetched: HashMap<Bytes, Arc<StreamHandle>>,
+    /// Groups of the Kafka protocol that the principal was seen to have a right to.
+    pub(crate) teams: HashSet<(Action, String)>,
     /// Fetches that wait end with this stream.
     pub(crate) gone: CancellationToken,
     /// Calls read in this turn and not handed over yet.
@@ -243,6 +245,7 @@ async fn open(conn: &Arc<Conn>, session: &mut Session, wire: &mut Wire) -> Optio
                     cache: None,
                     width: None,
                     fetched: HashMap::new(),
+                    teams: HashSet::new(),
                     gone: CancellationToken::new(),
                     calls: Gathered::default(),
                     asked: Vec::new(),

@@ -24,7 +24,8 @@ pub use identity::{
     SessionCommand,
 };
 pub use operate::{
-    AuthCommand, Backup, ContextAdd, ContextCommand, Dev, Restore, ShardCommand, TokenCommand,
+    AuthCommand, Backup, ContextAdd, ContextCommand, ControlPlaneCommand, Dev, MembersCommand, Restore,
+    ShardCommand, TokenCommand,
     TokenMint,
 };
 
@@ -236,6 +237,9 @@ pub enum Command {
     /// Show the shards of a broker and their state
     #[command(subcommand)]
     Shard(ShardCommand),
+    /// Manage the control plane itself
+    #[command(subcommand, name = "controlplane")]
+    ControlPlane(ControlPlaneCommand),
     /// Named connection settings
     #[command(subcommand)]
     Context(ContextCommand),
