@@ -44,7 +44,9 @@ pub(super) async fn run(app: &App, command: ControlPlaneCommand) -> Result<(), F
             let body = json!({ "member": member, "address": address });
             api.post(PATH, Some(&body)).await?;
             if no_wait {
-                return Ok(app.output.say(&format!("member {member} is being taken in"))?);
+                return Ok(app
+                    .output
+                    .say(&format!("member {member} is being taken in"))?);
             }
             until_it_votes(&api, member).await?;
             Ok(app.output.say(&format!("member {member} votes"))?)
@@ -73,7 +75,10 @@ async fn until_it_votes(api: &Api, member: u64) -> Result<(), Failure> {
             let role = role.unwrap_or("not known");
             return Err(Failure::new(
                 Exit::Failed,
-                format!("member {member} is {role} after {} s", VOTES_WITHIN.as_secs()),
+                format!(
+                    "member {member} is {role} after {} s",
+                    VOTES_WITHIN.as_secs()
+                ),
             )
             .with_hint("it goes on by itself; see felixctl controlplane members ls"));
         }
