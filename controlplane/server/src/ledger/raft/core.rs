@@ -189,6 +189,7 @@ impl Core {
             caller: caller.clone(),
             records: Arc::clone(machine.records()),
             backoff: options.timing.heartbeat,
+            patience: options.timing.election_min,
         };
         let config = Arc::new(config(&options)?);
         let raft = Raft::new(options.member, config, network, log.clone(), machine).await?;
