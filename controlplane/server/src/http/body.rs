@@ -2,10 +2,14 @@
 
 use std::str::FromStr;
 
+use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
+use axum::http::header::CACHE_CONTROL;
+use axum::response::{IntoResponse, Response};
 use felix_model::BadName;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::error::Refusal;
@@ -65,6 +69,16 @@ impl Raw {
             return Ok(T::default());
         }
         self.read_secret()
+    }
+}
+
+/// An answer that holds a secret, and that nobody on the way may keep.
+#[derive(Debug)]
+pub(crate) struct Unkept<T>(pub(crate) T);
+
+impl<T: Serialize> IntoResponse for Unkept<T> {
+    fn into_response(self) -> Response {
+        ([(CACHE_CONTROL, "no-store")], Json(self.0)).into_response()
     }
 }
 
