@@ -94,15 +94,19 @@ fn counted<T>(
 }
 
 fn must_know_the_token(app: &App, headers: &HeaderMap) -> Result<(), Refusal> {
+    if knows_the_token(app, headers) {
+        return Ok(());
+    }
+    Err(Refusal::unauthorized("this needs the bootstrap token"))
+}
+
+pub(super) fn knows_the_token(app: &App, headers: &HeaderMap) -> bool {
     let presented = headers
         .get(HEADER)
         .map_or(&b""[..], |value| value.as_bytes());
     let current = is_same(presented, &app.config.bootstrap_token);
     let previous = is_same(presented, &app.config.bootstrap_token_previous);
-    if current | previous {
-        return Ok(());
-    }
-    Err(Refusal::unauthorized("this needs the bootstrap token"))
+    current | previous
 }
 
 /// Compares in a time that tells nothing about where the two differ, nor about the length of the secret: digests are

@@ -297,7 +297,7 @@ pub(super) async fn open_session(
         groups: grounds.holder.groups,
         audience: wanted.audience.name().to_owned(),
         ask,
-        may_act,
+        may_act: may_act.clone(),
         created_at_ms: at,
         refreshed_at_ms: at,
         expires_at_ms: TimeMs(at.0.saturating_add(session_life.saturating_mul(1000))),
