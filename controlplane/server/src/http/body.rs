@@ -50,11 +50,13 @@ fn knows(app: &App, parts: &Parts) -> bool {
 impl Raw {
     /// Reads the body as JSON.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
+        self.must_be_no_array()?;
         serde_json::from_slice(&self.0).map_err(|error| Refusal::invalid(error.to_string()))
     }
 
     /// As [`Raw::read`], for a body that holds a secret: the refusal says where it cannot be read and quotes nothing.
     pub(crate) fn read_secret<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
+        self.must_be_no_array()?;
         serde_json::from_slice(&self.0).map_err(|error| {
             let (line, column) = (error.line(), error.column());
             let message = format!(
@@ -62,6 +64,15 @@ impl Raw {
             );
             Refusal::invalid(message)
         })
+    }
+
+    /// The reader would take the items of an array for the fields in their order, which nobody means.
+    fn must_be_no_array(&self) -> Result<(), Refusal> {
+        let first = self.0.iter().find(|byte| !byte.is_ascii_whitespace());
+        if first == Some(&b'[') {
+            return Err(Refusal::invalid("the body must be a JSON object"));
+        }
+        Ok(())
     }
 
     /// As [`Raw::read_secret`], for a body that may be left out.
