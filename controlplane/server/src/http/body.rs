@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use felix_model::BadName;
 use serde::de::DeserializeOwned;
 
-use super::bootstrap::knows_the_token;
+use super::bootstrap::{BOOTSTRAP_PATHS, knows_the_token};
 use super::caller::Ticket;
 use super::error::Refusal;
 use crate::app::App;
@@ -42,9 +42,13 @@ impl FromRequest<App> for Raw {
     }
 }
 
-/// Whether the request comes from somebody who may make us keep a large body. It is asked only then.
+/// Whether the request comes from somebody who may make us keep a large body. It is asked only then. The bootstrap token
+/// is looked at where it belongs and nowhere else: the API must not tell whether a guess is right.
 fn knows(app: &App, parts: &Parts) -> bool {
-    knows_the_token(app, &parts.headers) || app.knows(&Ticket::of(parts))
+    match parts.uri.path().starts_with(BOOTSTRAP_PATHS) {
+        true => knows_the_token(app, &parts.headers),
+        false => app.knows(&Ticket::of(parts)),
+    }
 }
 
 impl Raw {

@@ -19,6 +19,9 @@ use crate::request;
 /// Who acts, as far as the audit can tell, when somebody knows the bootstrap token.
 const BOOTSTRAP: &str = "bootstrap";
 
+/// What every path of this listener begins with. The API has none of them.
+pub(super) const BOOTSTRAP_PATHS: &str = "/internal/bootstrap/";
+
 const HEADER: &str = "x-felix-bootstrap-token";
 
 pub(crate) fn router(app: App) -> Router {
