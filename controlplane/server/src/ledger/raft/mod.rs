@@ -23,6 +23,7 @@ mod records;
 mod room;
 mod serve;
 mod snapshot;
+mod stats;
 #[cfg(test)]
 mod tests;
 mod transport;
