@@ -240,6 +240,11 @@ impl Batch {
         self.shown.get_or_init(make)
     }
 
+    /// Encoded form number `slot`, if somebody made it.
+    pub fn made_frame(&self, slot: usize) -> Option<&Bytes> {
+        self.frames.get(slot)?.get()
+    }
+
     /// Encoded form number `slot` (below [`BATCH_FRAME_SLOTS`]), made by `make` if nobody did
     /// before. What the slots mean is the shell's. `None`: there is no such slot.
     pub fn frame(&self, slot: usize, make: impl FnOnce() -> Bytes) -> Option<&Bytes> {

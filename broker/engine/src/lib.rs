@@ -30,6 +30,7 @@ mod refused;
 mod shard;
 pub mod state;
 mod stats;
+pub mod teams;
 mod window;
 
 /// The digest of [`Produced`], which recovery computes anew from the records.

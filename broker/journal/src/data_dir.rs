@@ -366,11 +366,7 @@ fn cache_place(
 fn place(tenant: &str, namespace: &str, stream: &str, shard: &str, dir: &Path) -> Option<LogPlace> {
     let (stream, incarnation) = stream.rsplit_once('@')?;
     Some(LogPlace {
-        stream: StreamId {
-            tenant: tenant.parse().ok()?,
-            namespace: namespace.parse().ok()?,
-            stream: stream.parse().ok()?,
-        },
+        stream: StreamId::on_disk(tenant, namespace, stream).ok()?,
         incarnation: Incarnation(incarnation.parse().ok()?),
         shard: ShardIndex(shard.parse().ok()?),
         dir: dir.to_path_buf(),

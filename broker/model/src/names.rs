@@ -235,6 +235,29 @@ impl StreamId {
             stream: StreamName::new(stream)?,
         })
     }
+
+    /// The broker's own stream of what groups of the Kafka protocol commit. Its parts are no names, so that nobody can
+    /// create it, ask for it, or be given a right to it.
+    #[must_use]
+    pub fn kafka_groups() -> Self {
+        Self {
+            tenant: TenantId(Arc::from("_felix")),
+            namespace: Namespace(Arc::from("_system")),
+            stream: StreamName(Arc::from("_groups")),
+        }
+    }
+
+    /// The stream that a directory of a disk belongs to: as [`Self::new`], and the broker's own besides.
+    ///
+    /// # Errors
+    /// The first part that is not a name.
+    pub fn on_disk(tenant: &str, namespace: &str, stream: &str) -> Result<Self, BadName> {
+        let own = Self::kafka_groups();
+        if own.tenant == *tenant && own.namespace == *namespace && own.stream == *stream {
+            return Ok(own);
+        }
+        Self::new(tenant, namespace, stream)
+    }
 }
 
 impl fmt::Display for StreamId {

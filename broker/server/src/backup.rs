@@ -127,6 +127,7 @@ fn copy(shared: &Shared, to: PathBuf) -> Result<Report, BackupRefused> {
                     .map_err(|e| directory(&e))?;
             }
         }
+        crate::raw::copy_start(store.disk.as_ref(), &origin, &target).map_err(|e| directory(&e))?;
         shards.push(Copied {
             stream,
             incarnation: spec.incarnation.0,

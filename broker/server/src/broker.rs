@@ -33,6 +33,7 @@ use crate::paths::Paths;
 use crate::quotas::Quotas;
 use crate::shards::cell::now;
 use crate::shards::{Shards, Store, StreamHandle, StreamSpec};
+use crate::teams::Teams;
 use crate::tls::{ClientRoots, Identity, ServerConfigs, TlsRefused};
 use crate::{admin, listen};
 
@@ -65,6 +66,7 @@ pub(crate) struct Shared {
     pub(crate) served: Served,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) members: Members,
+    pub(crate) teams: Teams,
     pub(crate) paths: Arc<Paths>,
     pub(crate) principals: Principals,
     pub(crate) standings: Arc<Standings>,
@@ -194,6 +196,7 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
         queue: FairQueue::new(config.inflight_bytes),
         served: served(),
         subscriptions: Subscriptions::default(),
+        teams: Teams::default(),
         paths: Arc::default(),
         principals: Principals::default(),
         standings: Arc::default(),
@@ -471,6 +474,9 @@ impl Shared {
     pub(crate) async fn verify_shards(&self) {
         let catalogue = self.names.catalogue();
         let known = |id: &StreamId| -> Option<StreamSpec> {
+            if *id == StreamId::kafka_groups() {
+                return Some(crate::teams::spec());
+            }
             let record = catalogue.stream(
                 id.tenant.as_str(),
                 id.namespace.as_str(),
@@ -558,6 +564,9 @@ impl Running {
             shared.shards.save_states();
         });
         self.every(COMPACTION_INTERVAL, |shared| shared.shards.compact());
+        self.every(RETENTION_INTERVAL, |shared| {
+            shared.teams.sweep(&shared.names.catalogue())
+        });
         self.every(EXPIRY_INTERVAL, |shared| shared.caches.expire());
         self.every(CACHES_INTERVAL, |shared| {
             shared.caches.tend();

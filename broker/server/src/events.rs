@@ -152,33 +152,38 @@ fn shared(
     if progress.skipped > 0 || progress.next > batch.base {
         return Ok(None);
     }
-    if batch.native().is_none() {
-        let mut runs = payloads_from_records(&log(batch)?, batch.base)?;
-        let Some(run) = runs.next().transpose()? else {
-            return Ok(None);
-        };
-        if run.base != batch.base || run.end() != batch.end || !matches!(run.times, Times::Same(_))
-        {
-            return Ok(None);
-        }
-        batch.native_or(|| run.payloads);
-    }
-    let Some(payloads) = batch.native() else {
-        return Ok(None);
-    };
-    if !fits(payloads, stamps) {
-        return Ok(None);
-    }
     let slot = usize::from(offsets) | usize::from(stamps) << 1;
-    let frame = batch.frame(slot, || {
-        let times = Times::Same(i64::try_from(batch.timestamp_ms.0).unwrap_or(i64::MAX));
-        let run = Run {
+    if let Some(frame) = batch.made_frame(slot) {
+        let frame = frame.clone();
+        progress.next = batch.end;
+        progress.records += u64::from(batch.count);
+        return Ok(Some(frame));
+    }
+    let run = match batch.native() {
+        Some(payloads) => Run {
             base: batch.base,
             payloads: payloads.clone(),
-            times,
-        };
-        binary(&run, None, 0, offsets, stamps)
-    });
+            times: Times::Same(i64::try_from(batch.timestamp_ms.0).unwrap_or(i64::MAX)),
+        },
+        None => {
+            let mut runs = payloads_from_records(&log(batch)?, batch.base)?;
+            let Some(run) = runs.next().transpose()? else {
+                return Ok(None);
+            };
+            if run.base != batch.base || run.end() != batch.end {
+                return Ok(None);
+            }
+            // A list of payloads stands for records of one time.
+            if matches!(run.times, Times::Same(_)) {
+                batch.native_or(|| run.payloads.clone());
+            }
+            run
+        }
+    };
+    if !fits(&run.payloads, stamps) {
+        return Ok(None);
+    }
+    let frame = batch.frame(slot, || binary(&run, None, 0, offsets, stamps));
     progress.next = batch.end;
     progress.records += u64::from(batch.count);
     Ok(frame.cloned())

@@ -33,6 +33,7 @@ mod paths;
 mod quotas;
 mod raw;
 mod shards;
+mod teams;
 mod tls;
 
 pub use broker::{Embedding, Running, StartRefused, Stopped, start};

@@ -414,6 +414,14 @@ impl Api {
             .await
     }
 
+    /// The whole catalogue as the process that answers knows it, which may be a moment behind.
+    ///
+    /// # Errors
+    /// [`CallFailed`].
+    pub async fn catalogue_as_known(&self) -> Result<CatalogueSnapshot, CallFailed> {
+        self.get(&["v1", "catalogue", "snapshot"]).await
+    }
+
     /// What happened after a revision and was acknowledged to anybody before this call.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use felix_meta::http::CatalogueChanges;
+use felix_meta::http::{CatalogueChanges, CatalogueSnapshot};
 use felix_meta::{Catalogue, ENTRY_VERSION, EntryRefused, Revision};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
@@ -65,7 +65,14 @@ impl Follower {
     /// # Errors
     /// [`CallFailed`] when the first copy cannot be had; nothing runs on then.
     pub async fn start(api: Api) -> Result<Self, CallFailed> {
-        let first = snapshot(&api).await?;
+        let first = match snapshot(&api, api.catalogue().await) {
+            // A control plane that cannot say what is newest, because its ledger is away, still says what it knows. That
+            // is enough to begin with: nothing older is taken later.
+            Err(CallFailed::Refused { status: 503, .. }) => {
+                snapshot(&api, api.catalogue_as_known().await)?
+            }
+            first => first?,
+        };
         let shared = Arc::new(Shared {
             api,
             catalogue: watch::Sender::new(Arc::new(first)),
@@ -181,7 +188,7 @@ impl Shared {
 
     async fn take(&self, changes: CatalogueChanges) -> Result<(), FollowFailed> {
         if changes.resync {
-            let fresh = snapshot(&self.api).await?;
+            let fresh = snapshot(&self.api, self.api.catalogue().await)?;
             self.catalogue.send_if_modified(|held| {
                 // Even an older one is taken: the control plane was restored, and it is the authority.
                 let differs = fresh.revision() != held.revision() || fresh != **held;
@@ -250,8 +257,11 @@ enum FollowFailed {
     Entry(#[from] EntryRefused),
 }
 
-async fn snapshot(api: &Api) -> Result<Catalogue, CallFailed> {
-    let snapshot = api.catalogue().await?;
+fn snapshot(
+    api: &Api,
+    answer: Result<CatalogueSnapshot, CallFailed>,
+) -> Result<Catalogue, CallFailed> {
+    let snapshot = answer?;
     if snapshot.version > ENTRY_VERSION {
         let (found, newest) = (snapshot.version, ENTRY_VERSION);
         let detail = EntryRefused::TooNew { found, newest }.to_string();

@@ -285,6 +285,7 @@ impl Catalogue {
                 key,
                 policies,
                 groupings,
+                issuers,
             } => {
                 let entry = self.tenants.entry(tenant.tenant_id.clone()).or_default();
                 let entry = Arc::make_mut(entry);
@@ -294,6 +295,8 @@ impl Catalogue {
                 entry.keys = vec![key.clone()];
                 entry.policies = Arc::new(policies.iter().cloned().collect());
                 entry.groupings = Arc::new(groupings.iter().cloned().collect());
+                let named = |issuer: &IssuerRecord| (issuer.issuer.clone(), issuer.clone());
+                entry.issuers = issuers.iter().map(named).collect();
             }
             Event::NamespaceCreated { namespace } => {
                 self.change_tenant(&namespace.tenant_id, |tenant| {

@@ -17,6 +17,7 @@ use crate::record::{
 };
 
 mod identity;
+mod initialize;
 mod place;
 mod service;
 mod session;
@@ -135,12 +136,7 @@ impl Catalogue {
                     tenant_id: tenant.clone(),
                 }))
             }
-            Command::InitializeTenant {
-                tenant,
-                key,
-                policies,
-                groupings,
-            } => self.initialize_tenant(tenant, key, policies, groupings),
+            Command::InitializeTenant { .. } => self.initialize_tenant(command),
             Command::CreateNamespace(tenant, spec) => self.create_namespace(tenant, spec),
             Command::DeleteNamespace(tenant_id, namespace) => {
                 self.find_namespace(tenant_id.as_ref(), namespace.as_ref())?;
@@ -203,38 +199,6 @@ impl Catalogue {
         }
         Ok(Decision::Change(Event::TenantCreated {
             tenant: tenant.clone(),
-        }))
-    }
-
-    fn initialize_tenant(
-        &self,
-        tenant: &TenantRecord,
-        key: &VerifyingKey,
-        policies: &[Policy],
-        groupings: &[Grouping],
-    ) -> Result<Decision, Refused> {
-        check::display_name(&tenant.display_name)?;
-        check::key_id(&key.kid)?;
-        policies.iter().try_for_each(check::policy)?;
-        groupings.iter().try_for_each(check::grouping)?;
-        room("rules", policies.len(), RULES_PER_TENANT_MAX + 1)?;
-        room(
-            "role assignments",
-            groupings.len(),
-            RULES_PER_TENANT_MAX + 1,
-        )?;
-        if self
-            .tenant(tenant.tenant_id.as_ref())
-            .is_some_and(|entry| entry.initialized)
-        {
-            let tenant = tenant.tenant_id.clone();
-            return Err(Conflict::AlreadyInitialized { tenant }.into());
-        }
-        Ok(Decision::Change(Event::TenantInitialized {
-            tenant: tenant.clone(),
-            key: key.clone(),
-            policies: policies.to_vec(),
-            groupings: groupings.to_vec(),
         }))
     }
 

@@ -42,6 +42,9 @@ pub enum Event {
         policies: Vec<Policy>,
         /// Its first gifts of roles.
         groupings: Vec<Grouping>,
+        /// The identity providers it trusts from the beginning. Entries of form 1 have none.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        issuers: Vec<IssuerRecord>,
     },
     /// A namespace came to be.
     NamespaceCreated {
@@ -255,6 +258,8 @@ pub enum Event {
         secret_sha256: String,
         /// When.
         refreshed_at_ms: TimeMs,
+        /// From when on it cannot be refreshed now.
+        expires_at_ms: TimeMs,
     },
     /// A session is over.
     SessionEnded {

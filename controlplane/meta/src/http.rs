@@ -1,5 +1,7 @@
 //! Bodies that the API and its clients speak and that are stored nowhere.
 
+mod tokens;
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -8,7 +10,14 @@ use utoipa::ToSchema;
 use crate::audit::{AuditItem, ChainHead};
 use crate::catalogue::{Catalogue, Revision};
 use crate::event::Entry;
+use crate::identity::{IssuerRecord, QuotaLimits, RevokedKind};
 use crate::record::{CacheRecord, CacheSpec, Grouping, Policy, StreamRecord, StreamSpec};
+
+pub use tokens::{
+    DelegateAnswer, DelegateSpec, ExchangeSpec, GRANT_TYPE_EXCHANGE, Hidden, Issuers, RefreshSpec,
+    RevokeTokenSpec, ServiceAccountItem, ServiceAccountPatch, ServiceAccountSpec, ServiceKeyAnswer,
+    ServiceKeyItem, ServiceKeySpec, ServiceKeys, SessionItem, TOKEN_TYPE_JWT,
+};
 
 /// The one body of every refusal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -103,6 +112,45 @@ pub struct SigningKeys {
     pub verifying: Vec<String>,
 }
 
+/// A quota as it is set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct QuotaItem {
+    /// `tenant`, `namespace` or `principal`.
+    pub scope: String,
+    /// The namespace or the principal; the tenant itself otherwise.
+    pub name: String,
+    /// What it allows.
+    pub limits: QuotaLimits,
+}
+
+/// The body that takes something back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RevocationSpec {
+    /// What.
+    pub kind: RevokedKind,
+    /// Which; for a tenant its own name.
+    pub id: String,
+    /// Why, for people.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// The body that ends the sessions of a principal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RevokeSpec {
+    /// Whose.
+    pub principal_id: String,
+}
+
+/// How many sessions were ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RevokeAnswer {
+    /// How many refresh tokens are good no more.
+    pub revoked: u64,
+}
+
 /// The body that gives a tenant its first key and administrators.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -110,10 +158,9 @@ pub struct InitializeSpec {
     /// The tenant's name for people.
     #[serde(default)]
     pub display_name: String,
-    /// Identity providers. Must be empty: this version does not exchange their tokens.
+    /// Identity providers whose tokens the tenant trusts.
     #[serde(default)]
-    #[schema(value_type = Vec<Object>)]
-    pub idp_issuers: Vec<serde_json::Value>,
+    pub idp_issuers: Vec<IssuerRecord>,
     /// Who administers the tenant first.
     #[serde(default)]
     pub initial_admin_principals: Vec<String>,
@@ -171,6 +218,12 @@ pub struct TokenAnswer {
     pub expires_in: u64,
     /// Always `Bearer`.
     pub token_type: String,
+    /// What continues the session, once; absent for a token without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refresh_token: Option<String>,
+    /// Seconds the session can be continued for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refresh_expires_in: Option<u64>,
 }
 
 impl std::fmt::Debug for TokenAnswer {

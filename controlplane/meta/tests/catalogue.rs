@@ -417,6 +417,7 @@ fn initialize(name: &str) -> Command {
         key: key("k1"),
         policies: vec![policy("a")],
         groupings: vec![grouping("a")],
+        issuers: vec![],
     }
 }
 

@@ -1,14 +1,18 @@
 //! What every handler may use.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
+use felix_auth::fetch::HttpFetch;
+use felix_auth::oidc::{Fetch, Verifier};
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::{Index, Notebook};
 use crate::authority::Authority;
 use crate::config::Config;
+use crate::ledger::raft::Core;
 use crate::stats::Stats;
+use crate::throttle::Throttle;
 
 /// Shared by all listeners of one control plane.
 #[derive(Clone, Debug)]
@@ -20,22 +24,42 @@ pub(crate) struct App {
     pub(crate) notebook: Arc<Notebook>,
     /// Where each line of an audit is.
     pub(crate) index: Arc<Index>,
+    /// The member of a raft ledger that this process is. Weak, because the ledger must be able to end.
+    pub(crate) member: Option<Weak<Core>>,
     /// Set when the end begins; held requests are answered at once then.
     pub(crate) stopping: CancellationToken,
+    /// Decides whom identity providers vouch for.
+    pub(crate) verifier: Verifier,
+    /// Gets what providers publish.
+    pub(crate) fetch: Arc<HttpFetch>,
+    /// Slows down who fails to prove who he is.
+    pub(crate) throttle: Throttle,
     draining: Arc<AtomicBool>,
 }
 
 impl App {
     pub(crate) fn new(authority: Authority, config: Config) -> Self {
+        let fetch = Arc::new(HttpFetch::new(config.oidc_addresses()));
+        // A configuration that got here was checked.
+        let algorithms = config.oidc_algorithms().unwrap_or_default();
         Self {
+            verifier: Verifier::new(Arc::clone(&fetch) as Arc<dyn Fetch>, algorithms),
+            fetch,
+            throttle: Throttle::default(),
             authority,
             config: Arc::new(config),
             stats: Arc::default(),
             notebook: Arc::default(),
             index: Arc::default(),
+            member: None,
             stopping: CancellationToken::new(),
             draining: Arc::default(),
         }
+    }
+
+    pub(crate) fn with_member(self, member: Option<Arc<Core>>) -> Self {
+        let member = member.as_ref().map(Arc::downgrade);
+        Self { member, ..self }
     }
 
     /// Lets go of everything else.

@@ -63,6 +63,11 @@ impl Current {
         self.from.map(|ip| ip.to_string()).unwrap_or_default()
     }
 
+    /// The address it came from; [`None`] for a call from inside the process.
+    pub(crate) const fn ip(&self) -> Option<IpAddr> {
+        self.from
+    }
+
     /// The principal, once he is known.
     pub(crate) fn principal(&self) -> Option<String> {
         self.who().map(|who| who.principal)

@@ -14,7 +14,9 @@ pub(crate) struct Stats {
     in_flight: AtomicU64,
     auth_rejected: Mutex<BTreeMap<&'static str, u64>>,
     bootstrap: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
+    connections_refused: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
     tokens_minted: AtomicU64,
+    tokens_delegated: AtomicU64,
 }
 
 /// Counts one request as under way until it is dropped.
@@ -45,8 +47,16 @@ impl Stats {
         add(&self.bootstrap, (outcome, reason));
     }
 
+    pub(crate) fn connection_refused(&self, listener: &'static str, reason: &'static str) {
+        add(&self.connections_refused, (listener, reason));
+    }
+
     pub(crate) fn token_minted(&self) {
         self.tokens_minted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn token_delegated(&self) {
+        self.tokens_delegated.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Everything in Prometheus' text form.
@@ -77,6 +87,12 @@ impl Stats {
             "felix_controlplane_tokens_minted_total",
             "Tokens signed.",
             minted,
+        );
+        out.one(
+            "counter",
+            "felix_delegated_tokens_issued_total",
+            "Tokens signed with which somebody acts for somebody else.",
+            self.tokens_delegated.load(Ordering::Relaxed),
         );
         let kind = out.many(
             "gauge",
@@ -119,6 +135,15 @@ impl Stats {
         for ((outcome, reason), count) in &*guard(&self.bootstrap) {
             let labels = format!("outcome=\"{outcome}\",reason=\"{reason}\"");
             out.line(bootstrap, &labels, *count);
+        }
+        let refused = out.many(
+            "counter",
+            "felix_controlplane_connections_refused_total",
+            "Connections turned away or closed for taking too long, by listener and reason.",
+        );
+        for ((listener, reason), count) in &*guard(&self.connections_refused) {
+            let labels = format!("listener=\"{listener}\",reason=\"{reason}\"");
+            out.line(refused, &labels, *count);
         }
         out.0
     }

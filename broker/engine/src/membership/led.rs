@@ -172,6 +172,36 @@ impl Led {
         }
     }
 
+    /// A group whose members a restart lost. Its next generation is newer than any that was given out.
+    pub fn after(options: LedOptions, generation: u32) -> Self {
+        Self {
+            generation,
+            ..Self::new(options)
+        }
+    }
+
+    /// What kind of members it has; absent while it has none.
+    pub fn protocol_type(&self) -> Option<&MemberId> {
+        self.protocol_type.as_ref()
+    }
+
+    /// The assignment protocol of this generation.
+    pub fn protocol(&self) -> Option<&MemberId> {
+        self.protocol.as_ref()
+    }
+
+    /// The members: who, what each says about itself in the protocol of this generation, and its assignment.
+    pub fn members(&self) -> impl Iterator<Item = (JoinedMember, &Bytes)> {
+        self.members.iter().map(|(id, member)| {
+            let who = Who {
+                member: id.clone(),
+                instance: member.instance.clone(),
+            };
+            let metadata = member.metadata(self.protocol.as_ref());
+            (JoinedMember { who, metadata }, &member.assignment)
+        })
+    }
+
     /// Where the group stands.
     pub fn state(&self) -> LedState {
         self.state

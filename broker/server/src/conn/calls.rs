@@ -197,18 +197,8 @@ pub(crate) async fn hand_over(state: &mut StreamState, gathered: Gathered) {
             Family::Commits => commits::requests::turn(state, turn).await,
             Family::Members => members::requests::turn(state, turn).await,
             Family::Raw => crate::raw::turn(state, turn).await,
-            Family::Teams => refuse(turn),
+            Family::Teams => crate::teams::calls(state, turn).await,
         }
-    }
-}
-
-/// Calls of an extension that this broker does not announce.
-fn refuse(turn: Turn) {
-    for (_, caller) in turn.asks {
-        caller.fail(Failure::new(
-            Code::FeatureNotEnabled,
-            "the extension is not served here",
-        ));
     }
 }
 

@@ -1,10 +1,10 @@
 //! One stream of a client: authenticate, then hear requests and send their answers until it finishes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use felix_auth::Principal;
+use felix_auth::{Action, Principal};
 use felix_model::{CacheId, StreamId};
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::{Extension, Request as ExtensionRequest};
@@ -52,6 +52,8 @@ pub(crate) struct StreamState {
     width: Option<PublishWidth>,
     /// Streams this one fetches from, by their names.
     fetched: HashMap<Bytes, Arc<StreamHandle>>,
+    /// Groups of the Kafka protocol that the principal was seen to have a right to.
+    pub(crate) teams: HashSet<(Action, String)>,
     /// Fetches that wait end with this stream.
     pub(crate) gone: CancellationToken,
     /// Calls read in this turn and not handed over yet.
@@ -150,6 +152,7 @@ async fn open(conn: &Arc<Conn>, session: &mut Session, wire: &mut Wire) -> Optio
                     cache: None,
                     width: None,
                     fetched: HashMap::new(),
+                    teams: HashSet::new(),
                     gone: CancellationToken::new(),
                     calls: Gathered::default(),
                     asked: Vec::new(),
@@ -245,8 +248,9 @@ async fn end_revoked(state: &mut StreamState, wire: &mut Wire) {
         return;
     };
     state.answers.ends_with(over.failure());
-    // Polls that wait are taken back.
+    // Polls and fetches that wait are taken back.
     state.asked.clear();
+    state.gone.cancel();
     let mut out = Vec::new();
     let mut written = true;
     let settled = async {
@@ -330,6 +334,8 @@ impl StreamState {
                 if !Arc::ptr_eq(&principal, &self.principal) {
                     // What the earlier token allowed is asked anew.
                     self.routes.clear();
+                    self.fetched.clear();
+                    self.teams.clear();
                     self.principal = principal;
                 }
             }

@@ -18,7 +18,7 @@ use felix_wire::extension::raw::{RawError, RawProducerGiven, RawProducerId};
 use felix_wire::extension::requests::{Ask, Reply};
 
 pub(crate) use self::append::RawWaiting;
-pub(crate) use self::trim::kept_start;
+pub(crate) use self::trim::{copy_start, kept_start};
 use crate::broker::Shared;
 use crate::conn::calls::{Caller, Turn};
 use crate::conn::stream::StreamState;

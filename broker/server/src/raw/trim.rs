@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use felix_auth::Action;
-use felix_journal::{Disk, RetentionPolicy, durable};
+use felix_journal::{Disk, DiskError, RetentionPolicy, durable};
 use felix_meta::Cleanup;
 use felix_model::{Offset, ShardIndex};
 use felix_wire::error::{Code, Failure, Retry};
@@ -39,6 +39,14 @@ pub(crate) fn kept_start(disk: &dyn Disk, log_directory: &Path) -> Offset {
         return Offset::ZERO;
     }
     Offset(u64::from_be_bytes(*offset))
+}
+
+/// Copies where a log begins beside a copy of the log.
+pub(crate) fn copy_start(disk: &dyn Disk, from: &Path, to: &Path) -> Result<(), DiskError> {
+    match durable::read(disk, &path(from))? {
+        Some(bytes) => durable::replace(disk, &path(to), &bytes),
+        None => Ok(()),
+    }
 }
 
 pub(super) async fn delete_records(

@@ -51,12 +51,16 @@ pub(crate) struct Cell {
     owes_groups: AtomicBool,
 }
 
+/// Hears what became of an append, on whatever thread finished it. It must not block, nor come back to the shard.
+pub(crate) type Told = Box<dyn FnOnce(Result<Appended, AppendRefused>) + Send>;
+
 /// Who hears what became of an append.
 enum Settle {
     Publish(Waiting),
     Scheduled(ScheduleId, Arc<GroupCell>),
     Commit(CommitWaiting),
     Raw(RawWaiting),
+    Told(Told),
 }
 
 /// Who a reader's deliveries are for.
@@ -149,6 +153,11 @@ impl Cell {
     ) {
         let settle = Settle::Publish(waiting);
         self.append_for(settle, batch, expected, producer);
+    }
+
+    /// Appends a batch of the broker's own.
+    pub(crate) fn append_told(self: &Arc<Self>, batch: Draft, told: Told) {
+        self.append_for(Settle::Told(told), batch, None, None);
     }
 
     /// Appends a batch as it came. Answers where the shard begins.
@@ -344,9 +353,13 @@ impl Cell {
         let inner = self.lock();
         let committed = inner.core.committed();
         let known = inner.core.producers().iter();
+        let known = known.map(|batch| (batch.produced.producer, batch.base, batch.end));
+        let kafka = inner.core.producers().iter_kafka();
+        let kafka = kafka.map(|batch| (batch.produced.producer, batch.base, batch.end));
         known
-            .filter(|batch| batch.end <= committed)
-            .map(|batch| (batch.produced.producer, batch.base))
+            .chain(kafka)
+            .filter(|(_, _, end)| *end <= committed)
+            .map(|(producer, base, _)| (producer, base))
             .collect()
     }
 
@@ -521,6 +534,7 @@ impl Inner {
                 self.told.push(groups);
             }
             Some(Settle::Commit(waiting)) => waiting.settle(state::outcome(outcome)),
+            Some(Settle::Told(told)) => told(outcome),
             Some(Settle::Raw(waiting)) => waiting.settle(outcome, self.core.start()),
             None => {}
         }

@@ -193,8 +193,9 @@ pub enum KeysCommand {
     /// Stage a key, wait until every broker knows it, and let it sign
     #[command(after_help = "\
 The old key goes on verifying, so that no token is refused; retire it once the last token it signed
-has expired, 15 minutes later unless the control plane is set otherwise. With --emergency the old
-keys are retired at once: use it when a key was stolen. Everybody signs in again.")]
+has expired, 15 minutes later unless the control plane is set otherwise. With --emergency one new
+key takes the place of all others at once: use it when a key was stolen. Sessions go on with new
+tokens; tokens that nothing renews are worth nothing any more.")]
     Rotate {
         /// Retire the old keys at once, which refuses every token they signed
         #[arg(long)]

@@ -80,12 +80,6 @@ impl Claims {
             .unwrap_or_default()
     }
 
-    /// The key that signed it.
-    pub(super) fn key_id(&self) -> Option<String> {
-        let kid = self.header.get("kid").and_then(Value::as_str);
-        kid.map(ToOwned::to_owned)
-    }
-
     /// A claim that is text.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.body.get(name).and_then(Value::as_str)

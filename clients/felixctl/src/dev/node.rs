@@ -159,8 +159,9 @@ fn controlplane_config(
     ports: &Ports,
     secret: &str,
 ) -> Result<felix_controlplane::Config, Failure> {
-    let from_environment = felix_controlplane::Config::load(None, &BTreeMap::<String, String>::new())
-        .map_err(|error| Failure::usage(error.to_string()))?;
+    let from_environment =
+        felix_controlplane::Config::load(None, &BTreeMap::<String, String>::new())
+            .map_err(|error| Failure::usage(error.to_string()))?;
     Ok(felix_controlplane::Config {
         data_dir: home.path().join("controlplane"),
         bind: ports.controlplane,

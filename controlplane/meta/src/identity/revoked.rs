@@ -115,6 +115,14 @@ impl Revocations {
         self.kinds.get(&kind)?.records.get(id)
     }
 
+    /// All of one kind, by id.
+    pub fn of_kind(&self, kind: RevokedKind) -> impl Iterator<Item = &Arc<RevocationRecord>> {
+        self.kinds
+            .get(&kind)
+            .into_iter()
+            .flat_map(|kind| kind.records.iter().map(|(_, record)| record))
+    }
+
     /// All of them, by kind and id.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<RevocationRecord>> {
         self.kinds

@@ -32,6 +32,7 @@ pub(crate) fn beginning(tenant: &str) -> Vec<Command> {
             key: verifying("k"),
             policies: vec![],
             groupings: vec![],
+            issuers: vec![],
         },
         Command::SetIssuer(n(tenant), issuer(ISSUER)),
         account(tenant, "bot"),

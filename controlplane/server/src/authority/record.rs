@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use felix_meta::{Catalogue, ENTRY_VERSION, Entry, EntryRefused, changes};
+use felix_meta::{Catalogue, ENTRY_VERSION, Entry, EntryRefused, Revision, changes};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::StartFailed;
 use crate::history::History;
@@ -26,6 +27,9 @@ struct State {
     version: u16,
     catalogue: Catalogue,
     secrets: Vec<Secret>,
+    /// SHA-256 of the record that made the state, in hex. A snapshot that was left behind by another history, as when a
+    /// backup was restored beside it, has another.
+    record: String,
 }
 
 /// Reads what the ledger holds, from its snapshot on.
@@ -74,6 +78,7 @@ fn read_snapshot(ledger: &dyn Ledger) -> (Catalogue, Vault) {
         state.version == ENTRY_VERSION
             && state.catalogue.revision() == found.0
             && found.0 <= ledger.revision()
+            && digest_at(ledger, found.0).is_ok_and(|digest| digest == state.record)
     };
     match state.ok().filter(usable) {
         Some(state) => {
@@ -92,17 +97,30 @@ fn read_snapshot(ledger: &dyn Ledger) -> (Catalogue, Vault) {
 }
 
 pub(super) fn keep_snapshot(ledger: &dyn Ledger, catalogue: &Catalogue, vault: &Vault) {
-    let state = State {
-        version: ENTRY_VERSION,
-        catalogue: catalogue.clone(),
-        secrets: vault.secrets(),
-    };
-    let kept = serde_json::to_vec(&state)
-        .map_err(|error| ReadFailed(error.to_string()))
-        .and_then(|bytes| ledger.keep_snapshot(catalogue.revision(), &bytes));
+    let at = catalogue.revision();
+    let kept = digest_at(ledger, at).and_then(|record| {
+        let state = State {
+            version: ENTRY_VERSION,
+            catalogue: catalogue.clone(),
+            secrets: vault.secrets(),
+            record,
+        };
+        let state = serde_json::to_vec(&state).map_err(|error| ReadFailed(error.to_string()))?;
+        ledger.keep_snapshot(at, &state)
+    });
     if let Err(error) = kept {
         tracing::warn!(%error, "no snapshot of the ledger; the next start takes longer");
     }
+}
+
+/// Digest of the record at a revision.
+fn digest_at(ledger: &dyn Ledger, at: Revision) -> Result<String, ReadFailed> {
+    let missing = || ReadFailed(format!("there is no record {at}"));
+    let before = at.0.checked_sub(1).ok_or_else(missing)?;
+    let page = ledger.read_after(Revision(before), 1)?;
+    let record = page.first().ok_or_else(missing)?;
+    let digest = Sha256::digest(record);
+    Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// The record that follows a state.
@@ -127,7 +145,7 @@ pub(super) fn read_next(
 /// Whether a record is one that this build understands and that follows a state, which then includes it.
 pub(crate) fn check_next(catalogue: &mut Catalogue, record: &Bytes) -> Result<(), StartFailed> {
     let (entry, _) = read_next(catalogue, record)?;
-    catalogue.apply(&entry.event);
+    catalogue.apply_entry(&entry);
     Ok(())
 }
 

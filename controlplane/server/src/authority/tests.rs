@@ -260,6 +260,23 @@ fn a_snapshot_that_cannot_be_read_costs_nothing_but_time() {
 }
 
 #[test]
+fn a_snapshot_of_another_history_is_not_used() {
+    let (old, new) = (MemoryLedger::new(), MemoryLedger::new());
+    write(&old, &tenant("old"), vec![]);
+    let (catalogue, vault, _) = replay(&old).unwrap();
+    keep_snapshot(&old, &catalogue, &vault);
+    let (at, state) = old.snapshot().unwrap().unwrap();
+    // A ledger that was filled anew beside the snapshot that was left behind.
+    for name in ["a", "b"] {
+        write(&new, &tenant(name), vec![]);
+    }
+    new.keep_snapshot(at, &state).unwrap();
+    let (catalogue, ..) = replay(&new).unwrap();
+    assert!(catalogue.tenant("a").is_some() && catalogue.tenant("b").is_some());
+    assert!(catalogue.tenant("old").is_none());
+}
+
+#[test]
 fn a_record_of_a_newer_build_refuses_the_start_and_says_so() {
     let ledger = MemoryLedger::new();
     let record = r#"{"entry":{"version":99,"revision":1,"at_ms":0,"event":{"type":"new"}}}"#;
@@ -291,6 +308,7 @@ fn initialize(tenant: &TenantId, key: &SigningKey) -> Command {
         },
         policies: vec![],
         groupings: vec![],
+        issuers: vec![],
     }
 }
 

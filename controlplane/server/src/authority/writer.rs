@@ -57,7 +57,7 @@ struct Staged {
 
 /// What the writer does next.
 enum Next {
-    Write(Job),
+    Write(Box<Job>),
     Follow,
     End,
 }
@@ -102,9 +102,13 @@ impl Writer {
         moved.mark_changed();
         loop {
             match self.next(&mut waiting, &mut moved) {
-                Next::Write(first) => self.flush(first, &mut waiting),
+                Next::Write(first) => self.flush(*first, &mut waiting),
                 Next::Follow => {
-                    let _ = self.catch_up();
+                    let wanted = *moved.borrow_and_update();
+                    // A ledger that tells before one can read is asked again.
+                    if self.catch_up().is_ok() && self.staged.revision() < wanted {
+                        moved.mark_changed();
+                    }
                 }
                 Next::End => break,
             }
@@ -133,7 +137,7 @@ impl Writer {
             tokio::select! {
                 biased;
                 Ok(()) = moved.changed() => Next::Follow,
-                job = waiting.recv() => job.map_or(Next::End, Next::Write),
+                job = waiting.recv() => job.map_or(Next::End, |job| Next::Write(Box::new(job))),
                 () = tokio::time::sleep(FOLLOW_RETRY), if behind => Next::Follow,
             }
         })

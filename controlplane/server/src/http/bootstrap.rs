@@ -62,15 +62,15 @@ async fn dev_token(
     headers: HeaderMap,
     body: Raw,
 ) -> Result<Json<TokenAnswer>, Refusal> {
-    let outcome = || {
+    let outcome = async {
         must_know_the_token(&app, &headers)?;
         if !app.config.bootstrap_dev_tokens {
             return Err(Refusal::not_enabled("bootstrap_dev_tokens is off"));
         }
         let tenant = name("tenant_id", &tenant)?;
         let spec: DevTokenSpec = body.read()?;
-        let minted = tokens::dev_token(&app, &tenant, &spec)?;
         request::identify_as(&spec.principal, &tenant, None);
+        let minted = tokens::dev_session(&app, &tenant, &spec).await?;
         app.notebook.note(Note {
             tenant: Some(&tenant),
             what: "login",
@@ -78,7 +78,7 @@ async fn dev_token(
         });
         Ok(minted)
     };
-    counted(&app, "dev_token", outcome())
+    counted(&app, "dev_token", outcome.await)
 }
 
 fn counted<T>(

@@ -47,6 +47,11 @@ impl Refusal {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "validation_error", message)
     }
 
+    pub(crate) fn too_slow() -> Self {
+        let message = "the body did not come in time";
+        Self::new(StatusCode::REQUEST_TIMEOUT, "validation_error", message)
+    }
+
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", message)
     }
@@ -64,12 +69,55 @@ impl Refusal {
         )
     }
 
+    pub(crate) fn actor_refused(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "actor_refused", message)
+    }
+
+    pub(crate) fn revoked(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "revoked", message)
+    }
+
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
+    }
+
+    pub(crate) fn too_many_attempts() -> Self {
+        Self::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too_many_attempts",
+            "too many failed attempts from this address; try again in a second",
+        )
+    }
+
     pub(crate) fn not_ready(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", message)
     }
 
     pub(crate) fn copy_failed(message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, "copy_failed", message)
+    }
+
+    /// A request that could not even be read.
+    pub(crate) fn unread(status: StatusCode) -> Self {
+        let code = match status {
+            StatusCode::NOT_FOUND => "not_found",
+            StatusCode::METHOD_NOT_ALLOWED => "method_not_allowed",
+            _ if status.is_server_error() => return Self::internal(),
+            _ => "validation_error",
+        };
+        Self::new(status, code, "the request cannot be read")
+    }
+
+    pub(crate) fn members_busy(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message)
+    }
+
+    pub(crate) fn members_refused(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "conflict", message)
+    }
+
+    pub(crate) fn members_unknown(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
     }
 
     pub(crate) fn internal() -> Self {
@@ -134,6 +182,11 @@ impl IntoResponse for Refusal {
         };
         let mut response = (self.status, Json(body)).into_response();
         response.extensions_mut().insert(Code(self.code));
+        if self.status == StatusCode::TOO_MANY_REQUESTS {
+            let second = axum::http::HeaderValue::from_static("1");
+            let name = axum::http::header::RETRY_AFTER;
+            response.headers_mut().insert(name, second);
+        }
         if self.status == StatusCode::UNAUTHORIZED {
             let scheme = axum::http::HeaderValue::from_static("Bearer");
             response

@@ -3,12 +3,13 @@
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{MethodRouter, any, delete, get, patch, post};
+use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use super::error::Refusal;
 use super::{
-    audit, caches, consistency, feeds, keys, namespaces, openapi, rbac, resources, streams, system,
-    tenants, watch,
+    audit, caches, consistency, feeds, issuers, keys, members, namespaces, nodes, openapi, quotas,
+    rbac, resources, revocations, service_accounts, sessions, streams, system, tenants, tokens,
+    watch,
 };
 use crate::app::App;
 use crate::limits::BODY_BYTES_MAX;
@@ -47,7 +48,6 @@ impl Routes {
 pub(crate) fn router(app: App) -> Router {
     routes()
         .router
-        .merge(later())
         .fallback(|| async { Refusal::not_found("no such path; see /v1/openapi.json") })
         .method_not_allowed_fallback(|| async { Refusal::method_not_allowed() })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -67,6 +67,13 @@ fn routes() -> Routes {
     .get("/v1/system/ready", get(system::ready))
     .get("/v1/system/health", get(system::health))
     .add("post", "/v1/system/backup", post(system::backup))
+    .get("/v1/controlplane/members", get(members::list))
+    .add("post", "/v1/controlplane/members", post(members::add))
+    .add(
+        "delete",
+        "/v1/controlplane/members/{member}",
+        delete(members::remove),
+    )
     .get("/v1/regions", get(system::regions))
     .get("/v1/regions/{region_id}", get(system::region))
     .get("/v1/catalogue/snapshot", get(feeds::catalogue_snapshot))
@@ -80,10 +87,42 @@ fn routes() -> Routes {
     .get("/v1/caches/snapshot", get(feeds::caches_snapshot))
     .get("/v1/caches/changes", get(feeds::caches_changes))
     .get("/v1/audit", get(audit::of_cluster))
+    .add(
+        "post",
+        "/v1/nodes/{node_id}/credential",
+        post(nodes::credential),
+    )
     .get("/v1/tenants", get(tenants::list))
     .add("post", "/v1/tenants", post(tenants::create))
     .below(TENANT, "delete", "", delete(tenants::delete));
-    of_a_namespace(of_a_tenant(routes))
+    of_identity(of_a_namespace(of_quotas(of_a_tenant(routes))))
+}
+
+fn of_quotas(routes: Routes) -> Routes {
+    let (namespace, principal) = (
+        "/quotas/namespaces/{namespace}",
+        "/quotas/principals/{principal}",
+    );
+    routes
+        .below(TENANT, "get", "/quotas", get(quotas::list))
+        .below(TENANT, "put", "/quotas", put(quotas::set_tenant))
+        .below(TENANT, "delete", "/quotas", delete(quotas::remove_tenant))
+        .below(TENANT, "get", namespace, get(quotas::get_namespace))
+        .below(TENANT, "put", namespace, put(quotas::set_namespace))
+        .below(
+            TENANT,
+            "delete",
+            namespace,
+            delete(quotas::remove_namespace),
+        )
+        .below(TENANT, "get", principal, get(quotas::get_principal))
+        .below(TENANT, "put", principal, put(quotas::set_principal))
+        .below(
+            TENANT,
+            "delete",
+            principal,
+            delete(quotas::remove_principal),
+        )
 }
 
 fn of_a_tenant(routes: Routes) -> Routes {
@@ -91,6 +130,12 @@ fn of_a_tenant(routes: Routes) -> Routes {
         .below(TENANT, "get", "/.well-known/jwks.json", get(keys::jwks))
         .below(TENANT, "get", "/signing-keys", get(keys::list))
         .below(TENANT, "post", "/signing-keys", post(keys::stage))
+        .below(
+            TENANT,
+            "post",
+            "/signing-keys/emergency",
+            post(keys::replace),
+        )
         .below(
             TENANT,
             "post",
@@ -104,6 +149,14 @@ fn of_a_tenant(routes: Routes) -> Routes {
             delete(keys::retire),
         )
         .below(TENANT, "get", "/audit", get(audit::of_tenant))
+        .below(TENANT, "get", "/revocations", get(revocations::list))
+        .below(TENANT, "post", "/revocations", post(revocations::create))
+        .below(
+            TENANT,
+            "post",
+            "/refresh-tokens/revoke",
+            post(revocations::of_principal),
+        )
         .below(TENANT, "get", "/rbac/policies", get(rbac::policies))
         .below(TENANT, "post", "/rbac/policies", post(rbac::add_policy))
         .below(
@@ -145,23 +198,63 @@ fn of_a_namespace(routes: Routes) -> Routes {
         .below(SPACE, "delete", "/caches/{cache}", delete(caches::delete))
 }
 
-/// Published paths that this version does not serve, told apart from paths that do not exist.
-fn later() -> Router<App> {
-    let mut router = Router::new();
-    for rest in [
-        "/token/exchange",
-        "/token/refresh",
-        "/token/delegate",
-        "/idp-issuers",
-        "/idp-issuers/{issuer}",
-        "/refresh-tokens/revoke",
-    ] {
-        let refuse = || async {
-            Refusal::not_enabled("tokens of identity providers are not exchanged by this version")
-        };
-        router = router.route(&format!("{TENANT}{rest}"), any(refuse));
-    }
-    router
+/// Who somebody is: signing in, and who may.
+fn of_identity(routes: Routes) -> Routes {
+    let accounts = "/service-accounts/{name}";
+    routes
+        .below(TENANT, "post", "/token/exchange", post(tokens::exchange))
+        .below(TENANT, "post", "/token/refresh", post(tokens::refresh))
+        .below(TENANT, "post", "/token/revoke", post(tokens::revoke))
+        .below(TENANT, "post", "/token/delegate", post(tokens::delegate))
+        .below(TENANT, "get", "/idp-issuers", get(issuers::list))
+        .below(TENANT, "post", "/idp-issuers", post(issuers::set))
+        .below(
+            TENANT,
+            "delete",
+            "/idp-issuers/{issuer}",
+            delete(issuers::remove),
+        )
+        .below(
+            TENANT,
+            "get",
+            "/service-accounts",
+            get(service_accounts::list),
+        )
+        .below(
+            TENANT,
+            "post",
+            "/service-accounts",
+            post(service_accounts::create),
+        )
+        .below(TENANT, "get", accounts, get(service_accounts::get))
+        .below(TENANT, "patch", accounts, patch(service_accounts::update))
+        .below(TENANT, "delete", accounts, delete(service_accounts::delete))
+        .below(
+            TENANT,
+            "get",
+            &format!("{accounts}/keys"),
+            get(service_accounts::keys),
+        )
+        .below(
+            TENANT,
+            "post",
+            &format!("{accounts}/keys"),
+            post(service_accounts::add_key),
+        )
+        .below(
+            TENANT,
+            "delete",
+            &format!("{accounts}/keys/{{key_id}}"),
+            delete(service_accounts::remove_key),
+        )
+        .below(TENANT, "get", "/sessions", get(sessions::list))
+        .below(
+            TENANT,
+            "delete",
+            "/sessions/{session_id}",
+            delete(sessions::end),
+        )
+        .below(TENANT, "get", "/principals", get(sessions::principals))
 }
 
 #[cfg(test)]

@@ -130,6 +130,13 @@ async fn a_copy_of_a_running_ledger_is_a_data_directory_that_opens() {
         .await
         .unwrap();
     assert_eq!(done.revision, Revision(records.len() as u64));
+    // As `felixctl restore` does it: every batch is checked on the way.
+    let from = to.data_dir.join("ledger");
+    let disk: std::sync::Arc<dyn felix_journal::Disk> =
+        std::sync::Arc::new(felix_journal::RealDisk);
+    let end = felix_model::Offset(u64::MAX);
+    let restored = felix_journal::backup::restore(&disk, &from, &place.file("log"), end).unwrap();
+    assert_eq!(restored.end.0, done.revision.0);
     assert_eq!(read(&to), records);
     let again = copy_live(&authority, &config.cluster_id, &to.data_dir).await;
     assert!(matches!(again, Err(TransferFailed::NotEmpty { .. })));
@@ -167,6 +174,7 @@ fn write_some(config: &Config) -> Vec<Bytes> {
         },
         policies: vec![],
         groupings: vec![],
+        issuers: vec![],
     };
     block_on(authority.submit_with_key(command, &tenant, &key)).unwrap();
     for name in ["a", "b", "c", "d"] {

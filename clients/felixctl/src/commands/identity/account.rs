@@ -39,7 +39,7 @@ pub(in crate::commands) async fn run(app: &App, command: AccountCommand) -> Resu
     let one = |name: &str| format!("{all}/{}", quote(name));
     match command {
         AccountCommand::Ls => {
-            let items = api.list(&all).await?.into_iter().map(with_principal);
+            let items = api.list(&all).await?;
             Ok(app.output.report(&Report::list(
                 "felixctl.service-account.ls/1",
                 FIELDS,
@@ -47,7 +47,7 @@ pub(in crate::commands) async fn run(app: &App, command: AccountCommand) -> Resu
             ))?)
         }
         AccountCommand::Show { name } => {
-            let found = with_principal(api.get(&one(&name)).await?);
+            let found = api.get(&one(&name)).await?;
             Ok(app.output.report(&Report::one(
                 "felixctl.service-account.show/1",
                 FIELDS,
@@ -203,14 +203,6 @@ fn show_key(app: &App, name: &str, wanted: &NewKey, issued: IssuedKey) -> Result
 
 fn principal(name: &str) -> String {
     format!("sa:{name}")
-}
-
-fn with_principal(mut account: Value) -> Value {
-    let id = text(&account, "name").map(principal);
-    if let Some(object) = account.as_object_mut() {
-        object.insert("principal_id".into(), id.into());
-    }
-    account
 }
 
 fn key_ids(keys: &Value) -> String {

@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::tenant;
+use super::{tenant, text};
 use crate::api::quote;
 use crate::cli::{QuotaCommand, QuotaScope, QuotaSet};
 use crate::commands::App;
 use crate::confirm;
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 use crate::output::{Field, Report};
 use crate::parse;
 
@@ -29,7 +29,7 @@ pub(in crate::commands) async fn run(app: &App, command: QuotaCommand) -> Result
     let all = format!("{path}/quotas");
     match command {
         QuotaCommand::Ls => {
-            let items = api.list_whole(&all).await?.into_iter().map(flat);
+            let items = api.list(&all).await?.into_iter().map(flat);
             Ok(app
                 .output
                 .report(&Report::list("felixctl.quota.ls/1", FIELDS, items))?)
@@ -37,12 +37,7 @@ pub(in crate::commands) async fn run(app: &App, command: QuotaCommand) -> Result
         QuotaCommand::Set(set) => {
             let given = given(&set)?;
             let path = format!("{all}{}", path_of(&set.scope));
-            // A scope without limits of its own has none to keep.
-            let mut limits = match api.get(&path).await {
-                Ok(held) => limits(held),
-                Err(failure) if failure.exit == Exit::NotFound => Map::new(),
-                Err(failure) => return Err(failure),
-            };
+            let mut limits = held(api.list(&all).await?, &set.scope);
             limits.extend(given);
             api.put(&path, &Value::Object(limits)).await?;
             Ok(app.output.say(&format!(
@@ -70,7 +65,7 @@ fn path_of(scope: &QuotaScope) -> String {
     match (&scope.of_namespace, &scope.of_principal) {
         (Some(namespace), _) => format!("/namespaces/{}", quote(namespace)),
         (None, Some(principal)) => format!("/principals/{}", quote(principal)),
-        (None, None) => "/tenant".to_owned(),
+        (None, None) => String::new(),
     }
 }
 
@@ -130,15 +125,25 @@ fn limit(
         .map_err(|why| Failure::usage(format!("--{flag}: {why}")))
 }
 
-/// The limits of an answer, which may stand in it or be it.
-fn limits(mut answer: Value) -> Map<String, Value> {
-    let inner = answer.get_mut("limits").map(Value::take);
-    let mut limits = match inner.unwrap_or(answer) {
-        Value::Object(limits) => limits,
-        _ => Map::new(),
+/// The limits that a scope has already. What is not given on the command line stays as it is.
+fn held(items: Vec<Value>, scope: &QuotaScope) -> Map<String, Value> {
+    let (kind, name) = match (&scope.of_namespace, &scope.of_principal) {
+        (Some(namespace), _) => ("namespace", Some(namespace)),
+        (None, Some(principal)) => ("principal", Some(principal)),
+        (None, None) => ("tenant", None),
     };
-    limits.retain(|name, _| FIELDS.iter().skip(2).any(|field| field.name == name));
-    limits
+    let found = items.into_iter().find(|item| {
+        text(item, "scope") == Some(kind)
+            && name.is_none_or(|name| text(item, "name") == Some(name))
+    });
+    found.map(limits).unwrap_or_default()
+}
+
+fn limits(mut item: Value) -> Map<String, Value> {
+    match item.get_mut("limits").map(Value::take) {
+        Some(Value::Object(limits)) => limits,
+        _ => Map::new(),
+    }
 }
 
 /// Scope, name and limits side by side.
@@ -183,6 +188,21 @@ mod tests {
         assert_eq!(limits["publish_bytes_per_second"], 10 << 20);
         assert_eq!(limits["connections"], Value::Null);
         assert_eq!(limits["subscriptions"], 7);
+    }
+
+    #[test]
+    fn limits_that_are_not_given_are_kept() {
+        let items = vec![
+            json!({"scope": "tenant", "name": "dev", "limits": {"connections": 1}}),
+            json!({"scope": "namespace", "name": "dev", "limits": {"connections": 2}}),
+        ];
+        let namespace = QuotaScope {
+            of_namespace: Some("dev".into()),
+            of_principal: None,
+        };
+        assert_eq!(held(items.clone(), &namespace)["connections"], 2);
+        assert_eq!(held(items, &QuotaScope::default())["connections"], 1);
+        assert!(held(Vec::new(), &namespace).is_empty());
     }
 
     #[test]

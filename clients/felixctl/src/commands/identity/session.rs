@@ -15,6 +15,7 @@ const FIELDS: &[Field] = &[
     Field::plain("session_id"),
     Field::plain("principal_id"),
     Field::plain("issuer"),
+    Field::plain("subject"),
     Field::plain("service_account"),
     Field::plain("audience"),
     Field::plain("from"),

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use felix_auth::Audience;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -10,7 +9,6 @@ use super::tenant;
 use crate::api::{Api, quote};
 use crate::cli::KeysCommand;
 use crate::commands::App;
-use crate::commands::token::Claims;
 use crate::confirm;
 use crate::exit::Failure;
 use crate::output::{Field, Report};
@@ -70,40 +68,18 @@ async fn rotate(app: &App, api: &Api, path: &str, settle: Duration) -> Result<()
     show(app, &keys)
 }
 
-/// A stolen key is worth nothing from the moment it is retired, and nothing is waited for. The
-/// key that signed this command's own token goes last, so that the command can finish.
+/// A stolen key is worth nothing from the moment it is replaced, and nothing is waited for.
 async fn emergency(app: &App, api: &Api, path: &str, yes: bool) -> Result<(), Failure> {
-    let before = keys(api.get(path).await?)?;
     let settings = app.settings()?;
     let tenant = settings.tenant()?;
     let what = format!("every token of tenant {tenant} that was issued until now");
     confirm::destroy(&what, tenant, yes.into())?;
-    let token = app
-        .tokens(&settings, Audience::ControlPlane)?
-        .token()
-        .await?;
-    let own = Claims::decode(token.reveal())?.key_id();
-    let (staged, _) = stage(api, path).await?;
-    activate(api, path, &staged).await?;
-    let mut old = before.verifying;
-    old.sort_by_key(|kid| Some(kid) == own.as_ref());
-    for kid in &old {
-        api.delete(&format!("{path}/{}", quote(kid))).await?;
-    }
+    let keys = keys(api.post(&format!("{path}/emergency"), None).await?)?;
     app.output.say(&format!(
-        "key {staged} signs, and {} retired; sessions get new tokens by themselves",
-        match old.len() {
-            1 => "the old one is".to_owned(),
-            many => format!("{many} old ones are"),
-        }
+        "key {} signs, and the old ones are gone; sessions get new tokens by themselves, other tokens must be issued anew",
+        keys.current
     ))?;
-    show(
-        app,
-        &Keys {
-            current: staged.clone(),
-            verifying: vec![staged],
-        },
-    )
+    show(app, &keys)
 }
 
 /// Makes a key; its id is the one that was not there before.

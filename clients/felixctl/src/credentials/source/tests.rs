@@ -149,7 +149,11 @@ async fn an_ended_session_says_so_and_how_to_begin_another() {
     for _ in 0..2 {
         let failure = fake.source(&store).token().await.expect_err("ended");
         assert_eq!(failure.exit, Exit::Refused);
-        assert!(failure.message.contains("your session has ended"), "{}", failure.message);
+        assert!(
+            failure.message.contains("your session has ended"),
+            "{}",
+            failure.message
+        );
         assert_eq!(failure.hint.as_deref(), Some(SIGN_IN));
     }
     assert_eq!(fake.asked(), 1);
@@ -165,7 +169,10 @@ async fn an_unreachable_control_plane_does_not_end_a_session() {
     kept.controlplane_url.clone_from(&away.controlplane_url);
     store.save(&kept).expect("saved");
     let source = Source::new(Holder::Person, Audience::Broker, away, Some(store.clone()));
-    assert_eq!(source.token().await.expect("the held token").reveal(), "old");
+    assert_eq!(
+        source.token().await.expect("the held token").reveal(),
+        "old"
+    );
     assert_eq!(store.load().expect("read"), Some(kept));
 }
 
@@ -186,7 +193,11 @@ async fn tokens_of_another_tenant_are_not_shown_to_this_one() {
     let mut kept = fake.kept(10, 900);
     kept.tenant = "other".into();
     store.save(&kept).expect("saved");
-    let failure = fake.source(&store).token().await.expect_err("another tenant");
+    let failure = fake
+        .source(&store)
+        .token()
+        .await
+        .expect_err("another tenant");
     assert_eq!((failure.exit, fake.asked()), (Exit::Refused, 0));
 }
 
@@ -196,7 +207,12 @@ async fn a_service_account_exchanges_its_key_once_and_again_when_its_session_has
     let (directory, fake) = (tempfile::tempdir().expect("a directory"), fake().await);
     let file = directory.path().join("key");
     let mut options = std::fs::OpenOptions::new();
-    let mut written = options.write(true).create_new(true).mode(0o600).open(&file).expect("a file");
+    let mut written = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&file)
+        .expect("a file");
     std::io::Write::write_all(&mut written, b"fsk_dev.k1.c2VjcmV0\n").expect("written");
     let holder = || Holder::ServiceAccount(file.clone());
     let source = |store| Source::new(holder(), Audience::Broker, fake.exchange(), store);
@@ -206,5 +222,8 @@ async fn a_service_account_exchanges_its_key_once_and_again_when_its_session_has
     let store = store(&directory);
     let kept = source(Some(store.clone())).token().await.expect("a token");
     let again = source(Some(store)).token().await.expect("the same");
-    assert_eq!((kept.reveal(), again.reveal(), fake.asked()), ("t1", "t1", 2));
+    assert_eq!(
+        (kept.reveal(), again.reveal(), fake.asked()),
+        ("t1", "t1", 2)
+    );
 }

@@ -20,6 +20,8 @@ pub(crate) struct TestServer {
     programs: PathBuf,
     /// Who runs it, when it must not be us.
     user: Option<u32>,
+    /// Where it listens beside its socket.
+    address: String,
 }
 
 impl TestServer {
@@ -52,6 +54,7 @@ impl TestServer {
             dir,
             programs,
             user,
+            address: String::new(),
         }
     }
 
@@ -104,7 +107,8 @@ impl TestServer {
             .arg(self.data())
             .arg("-k")
             .arg(self.dir.path());
-        keeper.args(["-c", "listen_addresses=", "-c", "wal_level=replica"]);
+        keeper.args(["-c", &format!("listen_addresses={}", self.address)]);
+        keeper.args(["-c", "wal_level=replica"]);
         keeper.args(["-c", "max_connections=50", "-c", "shared_buffers=16MB"]);
         let log = std::fs::File::options()
             .create(true)
@@ -144,6 +148,26 @@ impl TestServer {
         must(&mut copy);
         standby.resume();
         standby
+    }
+
+    /// Starts it again, now with connections by TCP as well, which must be encrypted.
+    pub(crate) fn encrypt(&mut self, address: &str, certificate: &str, key: &str) {
+        self.gone();
+        let rules = "local all all trust\nhostssl all all 127.0.0.0/8 trust\n";
+        let files = [
+            ("server.crt", certificate),
+            ("server.key", key),
+            ("pg_hba.conf", rules),
+            ("postgresql.auto.conf", "ssl = on\n"),
+        ];
+        for (name, text) in files {
+            let file = self.data().join(name);
+            std::fs::write(&file, text).unwrap();
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+            chown(&file, self.user, None).unwrap();
+        }
+        self.address = address.to_owned();
+        self.resume();
     }
 
     /// Commits are answered only when a standby has them, too.

@@ -219,6 +219,40 @@ fn many_that_start_at_once_make_the_tables_once() {
 }
 
 #[test]
+fn a_server_is_believed_only_with_a_certificate_that_was_said_to_be_good() {
+    let Some(mut server) = TestServer::start() else {
+        return;
+    };
+    server.database("felix");
+    // An address of this test's own, so that the port is free.
+    let id = std::process::id();
+    let host = format!(
+        "127.{}.{}.{}",
+        id % 250,
+        id / 250 % 250,
+        1 + id / 62_500 % 250
+    );
+    let [own, other] =
+        [(); 2].map(|()| rcgen::generate_simple_self_signed([host.clone()]).unwrap());
+    server.encrypt(&host, &own.cert.pem(), &own.signing_key.serialize_pem());
+    let dir = tempfile::tempdir().unwrap();
+    let url = |name: &str, certificate: &str| {
+        let file = dir.path().join(name);
+        std::fs::write(&file, certificate).unwrap();
+        let file = file.display();
+        format!("postgres://felix@{host}:5432/felix?sslmode=verify-full&sslrootcert={file}")
+    };
+    let ledger = open(&url("own", &own.cert.pem()));
+    append(&ledger, 0, &["a"]);
+    let plain = format!("postgres://felix@{host}:5432/felix?sslmode=disable");
+    for url in [url("other", &other.cert.pem()), plain] {
+        let core = Core::new(address(&url), cluster());
+        let refused = ledger.block_on(core.connect()).unwrap();
+        assert!(refused.is_err(), "{url}");
+    }
+}
+
+#[test]
 fn records_cannot_be_changed_or_removed_by_mistake() {
     let Some(server) = TestServer::start() else {
         return;

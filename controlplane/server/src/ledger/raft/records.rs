@@ -181,13 +181,15 @@ impl RecordLog {
     /// Tells everybody who waits.
     pub(crate) fn tell(&self) {
         let reach = self.held().reach();
-        // In this order: who sees it told finds it with those who watch.
+        // Together: who sees it told finds it with those who watch, and who is woken finds it told.
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        *told = reach;
         self.revision.send_if_modified(|known| {
             let moved = known.0 != reach.revision;
             *known = Revision(reach.revision);
             moved
         });
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = reach;
+        drop(told);
         self.moved.notify_waiters();
     }
 

@@ -1,0 +1,546 @@
+//! All groups of one shard of the groups' stream.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use felix_model::TimeMs;
+
+use super::assign::Partition;
+use super::change::{Change, Kept};
+use super::consumer::{
+    Beat, Consumer, ConsumerOptions, ConsumerState, Held, NotHeld, Topic, TopicName,
+};
+use super::offsets::{CommitAsk, NotCommitted, Position};
+use crate::input::Ticket;
+use crate::membership::{
+    Led, LedAnswer, LedEffect, LedInput, LedOptions, LedState, MembershipRefused,
+};
+
+/// A group: a tenant's, by its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TeamId {
+    /// The tenant.
+    pub tenant: String,
+    /// The group.
+    pub group: String,
+}
+
+/// Who shares out in a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One of its members.
+    Classic,
+    /// The broker.
+    Consumer,
+}
+
+/// The bounds of groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TeamOptions {
+    /// Of those whose members share out.
+    pub led: LedOptions,
+    /// Of those in which the broker does.
+    pub consumer: ConsumerOptions,
+    /// How long positions of a group without members are kept, in milliseconds.
+    pub retention_ms: u64,
+    /// Groups that one shard may have.
+    pub teams_max: usize,
+}
+
+/// Where a group stands, whatever its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TeamState {
+    /// A classic group's.
+    Classic(LedState),
+    /// Another's.
+    Consumer(ConsumerState),
+}
+
+/// A group as an operator sees it.
+#[derive(Debug)]
+pub enum TeamView<'a> {
+    /// One whose members share out.
+    Classic(&'a Led),
+    /// One in which the broker does.
+    Consumer(&'a Consumer),
+}
+
+/// The answer to a parked call.
+pub type TeamAnswer = Result<LedAnswer, MembershipRefused>;
+
+/// What follows from a call.
+#[derive(Debug)]
+pub enum TeamEffect {
+    /// Answer a call about members.
+    Answer {
+        /// Which call.
+        ticket: Ticket,
+        /// What became of it.
+        answer: TeamAnswer,
+    },
+    /// Append these to the log, and apply them when it has them.
+    Write(Vec<Change>),
+}
+
+/// The groups of one shard.
+#[derive(Debug)]
+pub struct Coordinator {
+    options: TeamOptions,
+    teams: BTreeMap<TeamId, Team>,
+    /// When groups have to be looked at next.
+    deadlines: BTreeSet<(TimeMs, TeamId)>,
+}
+
+#[derive(Debug)]
+struct Team {
+    members: Members,
+    protocol_type: String,
+    positions: BTreeMap<Partition, Position>,
+    /// The generation that the log has, or is about to have.
+    written: Option<(Kind, u32)>,
+    /// Since when it has no members.
+    empty_since: TimeMs,
+    deadline: Option<TimeMs>,
+}
+
+#[derive(Debug)]
+enum Members {
+    Classic(Led),
+    Consumer(Consumer),
+}
+
+impl Members {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Classic(led) => led.is_empty(),
+            Self::Consumer(consumer) => consumer.is_empty(),
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Classic(_) => Kind::Classic,
+            Self::Consumer(_) => Kind::Consumer,
+        }
+    }
+
+    fn generation(&self) -> u32 {
+        match self {
+            Self::Classic(led) => led.generation(),
+            Self::Consumer(consumer) => consumer.epoch(),
+        }
+    }
+
+    fn next_deadline(&self) -> Option<TimeMs> {
+        match self {
+            Self::Classic(led) => led.next_deadline(),
+            Self::Consumer(consumer) => consumer.next_deadline(),
+        }
+    }
+}
+
+impl Coordinator {
+    /// No group at all.
+    pub fn new(options: TeamOptions) -> Self {
+        Self {
+            options,
+            teams: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+        }
+    }
+
+    /// Takes over what the log has. In the order of the log, when it is read and when it was written.
+    pub fn apply(&mut self, change: Change) {
+        match change {
+            Change::Team {
+                team,
+                kept: Some(kept),
+            } => {
+                let options = self.options;
+                let known = self.team(&team);
+                known.protocol_type.clone_from(&kept.protocol_type);
+                known.written = Some((kept.kind, kept.generation));
+                // A group with members is ahead of its log.
+                if known.members.is_empty() && known.members.generation() < kept.generation {
+                    known.members = match kept.kind {
+                        Kind::Classic => Members::Classic(Led::after(options.led, kept.generation)),
+                        Kind::Consumer => {
+                            Members::Consumer(Consumer::new(options.consumer, kept.generation))
+                        }
+                    };
+                }
+            }
+            Change::Team { team, kept: None } => {
+                if let Some(known) = self.teams.get_mut(&team) {
+                    known.written = None;
+                    if known.members.is_empty() && known.positions.is_empty() {
+                        self.forget(&team);
+                    }
+                }
+            }
+            Change::Position {
+                team,
+                partition,
+                position: Some(position),
+            } => {
+                let known = self.team(&team);
+                known.empty_since = known.empty_since.max(position.committed_at);
+                known.positions.insert(partition, position);
+            }
+            Change::Position {
+                team,
+                partition,
+                position: None,
+            } => {
+                if let Some(known) = self.teams.get_mut(&team) {
+                    known.positions.remove(&partition);
+                    if known.positions.is_empty()
+                        && known.members.is_empty()
+                        && known.written.is_none()
+                    {
+                        self.forget(&team);
+                    }
+                }
+            }
+        }
+    }
+
+    fn team(&mut self, id: &TeamId) -> &mut Team {
+        let options = self.options.led;
+        self.teams.entry(id.clone()).or_insert_with(|| Team {
+            members: Members::Classic(Led::new(options)),
+            protocol_type: String::new(),
+            positions: BTreeMap::new(),
+            written: None,
+            empty_since: TimeMs(0),
+            deadline: None,
+        })
+    }
+
+    fn forget(&mut self, id: &TeamId) {
+        if let Some(team) = self.teams.remove(id)
+            && let Some(deadline) = team.deadline
+        {
+            self.deadlines.remove(&(deadline, id.clone()));
+        }
+    }
+
+    /// A call of a member of a group whose members share out. A join makes a group that is not there.
+    pub fn led(
+        &mut self,
+        now: TimeMs,
+        id: &TeamId,
+        input: LedInput,
+        effects: &mut Vec<TeamEffect>,
+    ) {
+        let ticket = ticket(&input);
+        let refuse = |refused, effects: &mut Vec<TeamEffect>| {
+            if let Some(ticket) = ticket {
+                let answer = Err(refused);
+                effects.push(TeamEffect::Answer { ticket, answer });
+            }
+        };
+        let joins = matches!(input, LedInput::Join { .. });
+        let limit = self.options.teams_max;
+        if !self.teams.contains_key(id) && (!joins || self.teams.len() >= limit) {
+            let refused = if joins {
+                MembershipRefused::Full { limit }
+            } else {
+                MembershipRefused::UnknownMember
+            };
+            return refuse(refused, effects);
+        }
+        let options = self.options.led;
+        let known = self.team(id);
+        if let Members::Consumer(consumer) = &known.members
+            && joins
+            && consumer.is_empty()
+        {
+            known.members = Members::Classic(Led::after(options, consumer.epoch()));
+        }
+        let Members::Classic(led) = &mut known.members else {
+            return refuse(MembershipRefused::InconsistentProtocol, effects);
+        };
+        let mut answers = Vec::new();
+        led.handle(now, input, &mut answers);
+        effects.extend(answers.into_iter().map(answered));
+        if let Some(protocol_type) = led.protocol_type() {
+            known.protocol_type = protocol_type.as_str().to_owned();
+        }
+        self.follow(now, id, effects);
+    }
+
+    /// A member of a group in which the broker shares out is heard. One that joins makes a group that is not there.
+    ///
+    /// # Errors
+    /// Why the member was told nothing.
+    pub fn beat(
+        &mut self,
+        now: TimeMs,
+        id: &TeamId,
+        beat: Beat,
+        find: &dyn Fn(&TopicName) -> Option<Topic>,
+        effects: &mut Vec<TeamEffect>,
+    ) -> Result<Held, NotHeld> {
+        let joins = beat.epoch == 0;
+        let limit = self.options.teams_max;
+        if !self.teams.contains_key(id) {
+            if !joins {
+                return Err(MembershipRefused::UnknownMember.into());
+            }
+            if self.teams.len() >= limit {
+                return Err(MembershipRefused::Full { limit }.into());
+            }
+        }
+        let options = self.options.consumer;
+        let known = self.team(id);
+        if let Members::Classic(led) = &known.members {
+            if !led.is_empty() {
+                return Err(NotHeld::OtherKind);
+            }
+            known.members = Members::Consumer(Consumer::new(options, led.generation()));
+            known.protocol_type = "consumer".to_owned();
+        }
+        let Members::Consumer(consumer) = &mut known.members else {
+            return Err(NotHeld::OtherKind);
+        };
+        let held = consumer.beat(now, beat, find);
+        self.follow(now, id, effects);
+        held
+    }
+
+    /// Lets time pass for every group whose time has come.
+    pub fn tick(&mut self, now: TimeMs, effects: &mut Vec<TeamEffect>) {
+        while let Some((_, id)) = self
+            .deadlines
+            .first()
+            .filter(|(due, _)| *due <= now)
+            .cloned()
+        {
+            let Some(known) = self.teams.get_mut(&id) else {
+                self.deadlines.pop_first();
+                continue;
+            };
+            match &mut known.members {
+                Members::Classic(led) => {
+                    let mut answers = Vec::new();
+                    led.handle(now, LedInput::Tick, &mut answers);
+                    effects.extend(answers.into_iter().map(answered));
+                }
+                Members::Consumer(consumer) => consumer.pass(now),
+            }
+            self.follow(now, &id, effects);
+        }
+    }
+
+    /// When [`Self::tick`] is due, if nothing else happens before.
+    pub fn next_deadline(&self) -> Option<TimeMs> {
+        self.deadlines.first().map(|(due, _)| *due)
+    }
+
+    /// After members of a group were heard: its deadline, and what the log has to have.
+    fn follow(&mut self, now: TimeMs, id: &TeamId, effects: &mut Vec<TeamEffect>) {
+        let Some(known) = self.teams.get_mut(id) else {
+            return;
+        };
+        if let Some(before) = known.deadline.take() {
+            self.deadlines.remove(&(before, id.clone()));
+        }
+        // Never now again: whatever is due was just looked at.
+        known.deadline = known
+            .members
+            .next_deadline()
+            .map(|due| due.max(now.plus(1)));
+        if let Some(deadline) = known.deadline {
+            self.deadlines.insert((deadline, id.clone()));
+        }
+        known.empty_since = known.empty_since.max(now);
+        let stands = (known.members.kind(), known.members.generation());
+        if known.written != Some(stands) && stands.1 > 0 {
+            known.written = Some(stands);
+            let kept = Kept {
+                kind: stands.0,
+                generation: stands.1,
+                protocol_type: known.protocol_type.clone(),
+            };
+            effects.push(TeamEffect::Write(vec![Change::Team {
+                team: id.clone(),
+                kept: Some(kept),
+            }]));
+        } else if known.members.is_empty() && stands.1 == 0 && known.positions.is_empty() {
+            // Nobody came in, and nothing is kept of it.
+            if known.members.next_deadline().is_none() {
+                self.forget(id);
+            }
+        }
+    }
+
+    /// What a commit changes, once it is allowed.
+    ///
+    /// # Errors
+    /// Why it is not. Nothing changed.
+    pub fn commit(&self, id: &TeamId, ask: &CommitAsk) -> Result<Vec<Change>, NotCommitted> {
+        let outside = ask.generation < 0 && ask.who.member.is_empty();
+        match self.teams.get(id).map(|team| &team.members) {
+            None if outside && self.teams.len() < self.options.teams_max => {}
+            None => return Err(MembershipRefused::UnknownMember.into()),
+            Some(Members::Classic(led)) => {
+                let generation = (!outside).then(|| u32::try_from(ask.generation).unwrap_or(0));
+                led.may_commit(&ask.who, generation)?;
+            }
+            Some(Members::Consumer(consumer)) => {
+                consumer.may_commit(&ask.who, ask.generation)?;
+            }
+        }
+        let changes = ask
+            .positions
+            .iter()
+            .map(|(partition, position)| Change::Position {
+                team: id.clone(),
+                partition: *partition,
+                position: Some(position.clone()),
+            });
+        Ok(changes.collect())
+    }
+
+    /// The positions of a group; none of one that is not there.
+    pub fn positions(&self, id: &TeamId) -> Option<&BTreeMap<Partition, Position>> {
+        self.teams.get(id).map(|team| &team.positions)
+    }
+
+    /// Whether a member may ask for positions as one.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn may_ask(
+        &self,
+        id: &TeamId,
+        who: &crate::membership::Who,
+        epoch: i64,
+    ) -> Result<(), NotCommitted> {
+        match self.teams.get(id).map(|team| &team.members) {
+            Some(Members::Consumer(consumer)) if epoch >= 0 => consumer.may_commit(who, epoch),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// What forgetting positions changes.
+    ///
+    /// # Errors
+    /// [`NotCommitted::NoGroup`].
+    pub fn forget_positions(
+        &self,
+        id: &TeamId,
+        partitions: &[Partition],
+    ) -> Result<Vec<Change>, NotCommitted> {
+        let known = self.teams.get(id).ok_or(NotCommitted::NoGroup)?;
+        let there = partitions
+            .iter()
+            .filter(|partition| known.positions.contains_key(partition));
+        Ok(there.map(|partition| deleted(id, *partition)).collect())
+    }
+
+    /// What deleting a group changes.
+    ///
+    /// # Errors
+    /// [`NotCommitted::NoGroup`], or that it has members.
+    pub fn delete(&self, id: &TeamId) -> Result<Vec<Change>, NotCommitted> {
+        let known = self.teams.get(id).ok_or(NotCommitted::NoGroup)?;
+        if !known.members.is_empty() {
+            return Err(MembershipRefused::RebalanceInProgress.into());
+        }
+        Ok(everything(id, known))
+    }
+
+    /// What is to be forgotten because nobody has used it for long, or because its stream is gone.
+    pub fn sweep(&self, now: TimeMs, exists: &dyn Fn(&str, u64) -> bool) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for (id, known) in &self.teams {
+            let since = known
+                .empty_since
+                .0
+                .saturating_add(self.options.retention_ms);
+            if known.members.is_empty() && since <= now.0 {
+                changes.extend(everything(id, known));
+                continue;
+            }
+            let gone = known.positions.keys();
+            let gone = gone.filter(|partition| !exists(&id.tenant, partition.incarnation));
+            changes.extend(gone.map(|partition| deleted(id, *partition)));
+        }
+        changes
+    }
+
+    /// The groups of a tenant, by name.
+    pub fn teams(&self, tenant: &str) -> impl Iterator<Item = (&str, &str, TeamView<'_>)> {
+        let first = TeamId {
+            tenant: tenant.to_owned(),
+            group: String::new(),
+        };
+        let tenant = tenant.to_owned();
+        self.teams
+            .range(first..)
+            .take_while(move |(id, _)| id.tenant == tenant)
+            .map(|(id, team)| (&*id.group, &*team.protocol_type, team.view()))
+    }
+
+    /// One group, and what kind of members it has.
+    pub fn view(&self, id: &TeamId) -> Option<(&str, TeamView<'_>)> {
+        let team = self.teams.get(id)?;
+        Some((&team.protocol_type, team.view()))
+    }
+}
+
+impl Team {
+    fn view(&self) -> TeamView<'_> {
+        match &self.members {
+            Members::Classic(led) => TeamView::Classic(led),
+            Members::Consumer(consumer) => TeamView::Consumer(consumer),
+        }
+    }
+}
+
+impl TeamView<'_> {
+    /// Where it stands.
+    pub fn state(&self) -> TeamState {
+        match self {
+            Self::Classic(led) => TeamState::Classic(led.state()),
+            Self::Consumer(consumer) => TeamState::Consumer(consumer.state()),
+        }
+    }
+}
+
+fn answered(effect: LedEffect) -> TeamEffect {
+    TeamEffect::Answer {
+        ticket: effect.ticket,
+        answer: effect.outcome,
+    }
+}
+
+fn ticket(input: &LedInput) -> Option<Ticket> {
+    match input {
+        LedInput::Join { ticket, .. }
+        | LedInput::Sync { ticket, .. }
+        | LedInput::Beat { ticket, .. }
+        | LedInput::Leave { ticket, .. } => Some(*ticket),
+        LedInput::Tick | LedInput::Close => None,
+    }
+}
+
+fn deleted(team: &TeamId, partition: Partition) -> Change {
+    Change::Position {
+        team: team.clone(),
+        partition,
+        position: None,
+    }
+}
+
+/// Deletes the positions first: a group is there until nothing of it is.
+fn everything(id: &TeamId, known: &Team) -> Vec<Change> {
+    let positions = known.positions.keys();
+    let mut changes: Vec<Change> = positions.map(|partition| deleted(id, *partition)).collect();
+    changes.push(Change::Team {
+        team: id.clone(),
+        kept: None,
+    });
+    changes
+}

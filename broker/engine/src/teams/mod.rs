@@ -1,0 +1,25 @@
+//! Groups of the Kafka protocol: who is in them, and the positions they commit.
+//!
+//! One [`Coordinator`] has the groups of one shard of the stream `_groups`. It decides about a call with a time and answers
+//! it, parks it, or says what is to be written; what was written is applied when the log has it, by the same
+//! [`Coordinator::apply`] that reads the log when the shard is opened. So nothing is answered that a restart would forget.
+//!
+//! Members are not written: after a restart they join again, in a generation newer than any that was given out. Who knows
+//! the time and the log is the shell's business, here are neither.
+
+mod assign;
+mod change;
+mod consumer;
+mod coordinator;
+mod offsets;
+
+pub use self::assign::{Assignor, Partition, Wish, share_out};
+pub use self::change::{BadChange, Change, Kept};
+pub use self::consumer::{
+    Beat, Consumer, ConsumerMemberView, ConsumerOptions, ConsumerState, Held, NotHeld, Topic,
+    TopicName,
+};
+pub use self::coordinator::{
+    Coordinator, Kind, TeamAnswer, TeamEffect, TeamId, TeamOptions, TeamState, TeamView,
+};
+pub use self::offsets::{CommitAsk, METADATA_BYTES_MAX, NotCommitted, Position};

@@ -1,0 +1,512 @@
+//! The calls of groups: admitted, translated, and handed to the coordinator of their group.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use felix_auth::{Action, Resource};
+use felix_engine::membership::{JoinLed, LedInput, LedState, Protocol, SyncLed, Who};
+use felix_engine::teams::{
+    Assignor, Beat, ConsumerState, NotHeld, Partition, TeamId, TeamState, TeamView, Topic,
+    TopicName,
+};
+use felix_model::ShardIndex;
+use felix_wire::error::{Code, Failure};
+use felix_wire::extension::raw::{
+    ConsumerDescribed, ConsumerGroup, ConsumerHeartbeat, ConsumerMember, KafkaDescribed,
+    KafkaGroup, KafkaJoin, KafkaList, KafkaListed, KafkaListing, KafkaMember, KafkaSync, RawError,
+    StreamName,
+};
+use felix_wire::extension::requests::{Ask, List, Reply as WireReply, Text};
+
+use super::answers::{Parked, held, instance, list, not_held, refuse_join, text, topics};
+use super::lane::Lane;
+use super::{OPTIONS, SHARDS, offsets};
+use crate::conn::calls::{Caller, Turn};
+use crate::conn::stream::StreamState;
+use crate::raw::{failure, own_tenant};
+
+/// Longest name of a group, a member or an instance, as Kafka has them in its logs.
+const NAME_BYTES_MAX: usize = 255;
+
+/// Groups that one stream of a client was seen to have a right to.
+const ALLOWED_MAX: usize = 1_024;
+
+/// Carries out the calls of one turn, in their order.
+pub(crate) async fn calls(state: &mut StreamState, turn: Turn) {
+    let tenant = own_tenant(state, turn.names.tenant());
+    for (ask, caller) in turn.asks {
+        match &tenant {
+            Ok(()) => {
+                if let Err((caller, failure)) = one(state, ask, caller).await {
+                    caller.fail(failure);
+                }
+            }
+            Err(failure) => caller.fail(failure.clone()),
+        }
+    }
+}
+
+pub(super) type Unanswered = (Caller, Failure);
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "calls of other families are never handed over here"
+)]
+async fn one(state: &mut StreamState, ask: Ask, caller: Caller) -> Result<(), Unanswered> {
+    match ask {
+        Ask::KafkaJoin(ask) => join(state, &ask, caller).await,
+        Ask::KafkaSync(ask) => sync(state, &ask, caller).await,
+        Ask::KafkaHeartbeat(ask) => {
+            let who = who(&ask.member, ask.instance.as_ref());
+            let generation = generation(ask.generation);
+            led(state, &ask.group, Parked::Beat, caller, |ticket| {
+                LedInput::Beat {
+                    ticket,
+                    who,
+                    generation,
+                }
+            })
+            .await
+        }
+        Ask::KafkaLeave(ask) => {
+            let members = ask.members.iter();
+            let members = members.map(|it| who(&it.member, it.instance.as_ref()));
+            let members = members.collect();
+            led(state, &ask.group, Parked::Leave, caller, |ticket| {
+                LedInput::Leave { ticket, members }
+            })
+            .await
+        }
+        Ask::KafkaCommit(ask) => offsets::commit(state, &ask, caller).await,
+        Ask::KafkaOffsets(ask) => offsets::fetch(state, &ask, caller).await,
+        Ask::KafkaForget(ask) => offsets::forget(state, &ask, caller).await,
+        Ask::KafkaDelete(ask) => offsets::delete(state, &ask.groups, caller).await,
+        Ask::KafkaDescribe(ask) => describe(state, &ask.groups, caller).await,
+        Ask::KafkaList(ask) => list_groups(state, &ask, caller).await,
+        Ask::ConsumerHeartbeat(ask) => heartbeat(state, ask, caller).await,
+        Ask::ConsumerDescribe(ask) => describe_consumers(state, &ask.groups, caller).await,
+        _ => Err((
+            caller,
+            Failure::new(Code::Internal, "the call is another family's"),
+        )),
+    }
+}
+
+fn who(member: &Text, instance: Option<&Text>) -> Who {
+    Who {
+        member: member.as_str().into(),
+        instance: instance.map(|name| name.as_str().into()),
+    }
+}
+
+/// A generation that no group is ever in stands for one that cannot be.
+fn generation(asked: i64) -> u32 {
+    u32::try_from(asked).unwrap_or(u32::MAX)
+}
+
+/// The coordinator of a group, once the caller may act on the group.
+pub(super) async fn coordinator(
+    state: &mut StreamState,
+    group: &Text,
+    action: Action,
+) -> Result<(TeamId, Arc<Lane>), Failure> {
+    let group = group.as_str();
+    if group.is_empty() || group.len() > NAME_BYTES_MAX {
+        return Err(failure(
+            Code::InvalidRequest,
+            RawError::InvalidGroupId,
+            format!("a group's name has 1 to {NAME_BYTES_MAX} bytes"),
+        ));
+    }
+    if !may(state, group, action) {
+        return Err(failure(
+            Code::Forbidden,
+            RawError::GroupAuthorizationFailed,
+            format!(
+                "the token does not allow {} of group {group} on any stream",
+                action.name()
+            ),
+        ));
+    }
+    let team = TeamId {
+        tenant: state.principal.tenant.as_str().to_owned(),
+        group: group.to_owned(),
+    };
+    let shared = &state.conn.shared;
+    let lane = shared.teams.lane(shared, &team).await;
+    let lane = lane.map_err(|error| {
+        let why = error.to_string();
+        failure(
+            Code::ShardUnavailable,
+            RawError::CoordinatorNotAvailable,
+            why,
+        )
+    })?;
+    Ok((team, lane))
+}
+
+/// Whether the caller may act on a group. A Kafka group is not one stream's; who may act on a group of this name on some
+/// stream of the tenant may act on it.
+fn may(state: &mut StreamState, group: &str, action: Action) -> bool {
+    let key = (action, group.to_owned());
+    if state.teams.contains(&key) {
+        return true;
+    }
+    let catalogue = state.conn.shared.names.catalogue();
+    let tenant = state.principal.tenant.as_str();
+    let Some(entry) = catalogue.tenant(tenant) else {
+        return false;
+    };
+    let allowed = entry.namespaces.iter().any(|(namespace, it)| {
+        it.streams.keys().any(|stream| {
+            state.principal.allows(
+                action,
+                &Resource::Group {
+                    tenant,
+                    namespace: namespace.as_ref(),
+                    stream: stream.as_ref(),
+                    group,
+                },
+            )
+        })
+    });
+    if allowed {
+        if state.teams.len() >= ALLOWED_MAX {
+            state.teams.clear();
+        }
+        state.teams.insert(key);
+    }
+    allowed
+}
+
+async fn led(
+    state: &mut StreamState,
+    group: &Text,
+    parked: Parked,
+    caller: Caller,
+    input: impl FnOnce(felix_engine::Ticket) -> LedInput,
+) -> Result<(), Unanswered> {
+    let found = coordinator(state, group, Action::GroupConsume).await;
+    let (team, lane) = match found {
+        Ok(found) => found,
+        Err(failure) => return Err((caller, failure)),
+    };
+    lane.park(parked, caller, |now, core, ticket, effects| {
+        core.led(now, &team, input(ticket), effects);
+    });
+    Ok(())
+}
+
+async fn join(state: &mut StreamState, ask: &KafkaJoin, caller: Caller) -> Result<(), Unanswered> {
+    let long = [Some(&ask.member), ask.instance.as_ref()];
+    let long = long.into_iter().flatten();
+    if long
+        .map(Text::bytes)
+        .any(|name| name.len() > NAME_BYTES_MAX)
+    {
+        let joined = refuse_join(RawError::InvalidRequest, ask.member.clone());
+        caller.answer(Ok(WireReply::KafkaJoin(joined)));
+        return Ok(());
+    }
+    let fresh = match fresh_member(&ask.client) {
+        Ok(fresh) => fresh,
+        Err(failure) => return Err((caller, failure)),
+    };
+    let protocols = ask.protocols.iter().map(|protocol| Protocol {
+        name: protocol.name.as_str().into(),
+        // A copy, so that the frame it came in is not kept.
+        metadata: bytes::Bytes::copy_from_slice(&protocol.metadata),
+    });
+    let join = JoinLed {
+        who: who(&ask.member, ask.instance.as_ref()),
+        fresh: fresh.into(),
+        id_required: ask.id_first,
+        session_ms: ask.session_ms.into(),
+        rebalance_ms: ask.rebalance_ms.into(),
+        protocol_type: ask.protocol_type.as_str().into(),
+        protocols: protocols.collect(),
+    };
+    let parked = Parked::Join {
+        team: TeamId {
+            tenant: state.principal.tenant.as_str().to_owned(),
+            group: ask.group.as_str().to_owned(),
+        },
+        about: (ask.client.to_string(), ask.host.to_string()),
+    };
+    led(state, &ask.group, parked, caller, |ticket| LedInput::Join {
+        ticket,
+        join,
+    })
+    .await
+}
+
+/// An id for a new member: its program's name, cut, and a number nobody else has.
+fn fresh_member(client: &Text) -> Result<String, Failure> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random)
+        .map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
+    let name: String = client.as_str().chars().take(64).collect();
+    Ok(format!("{name}-{:032x}", u128::from_be_bytes(random)))
+}
+
+async fn sync(state: &mut StreamState, ask: &KafkaSync, caller: Caller) -> Result<(), Unanswered> {
+    let shares = ask.shares.iter().map(|share| {
+        let assignment = bytes::Bytes::copy_from_slice(&share.assignment);
+        (share.member.as_str().into(), assignment)
+    });
+    let name = |name: &Text| name.as_str().into();
+    let sync = SyncLed {
+        who: who(&ask.member, ask.instance.as_ref()),
+        generation: generation(ask.generation),
+        protocol_type: ask.protocol_type.as_ref().map(name),
+        protocol: ask.protocol.as_ref().map(name),
+        assignments: shares.collect(),
+    };
+    led(state, &ask.group, Parked::Sync, caller, |ticket| {
+        LedInput::Sync { ticket, sync }
+    })
+    .await
+}
+
+async fn heartbeat(
+    state: &mut StreamState,
+    ask: ConsumerHeartbeat,
+    caller: Caller,
+) -> Result<(), Unanswered> {
+    let (team, lane) = match coordinator(state, &ask.group, Action::GroupConsume).await {
+        Ok(found) => found,
+        Err(failure) => return Err((caller, failure)),
+    };
+    let reply = |held| WireReply::ConsumerHeartbeat(held);
+    let assignor = match &ask.assignor {
+        None => None,
+        Some(name) => match Assignor::from_name(name.as_str()) {
+            Some(assignor) => Some(assignor),
+            None => {
+                let why = "the broker shares out by `uniform` and `range`";
+                caller.answer(Ok(reply(not_held(RawError::UnsupportedAssignor, why))));
+                return Ok(());
+            }
+        },
+    };
+    let beat = Beat {
+        who: who(&ask.member, ask.instance.as_ref()),
+        epoch: ask.epoch,
+        rack: ask.rack.as_ref().map(ToString::to_string),
+        rebalance_ms: ask.rebalance_ms.map(u64::from),
+        reads: ask.streams.as_ref().map(|names| {
+            let names = names.iter().map(|name| TopicName {
+                namespace: name.namespace.to_string(),
+                stream: name.stream.to_string(),
+            });
+            names.collect()
+        }),
+        assignor,
+        held: ask.held.as_ref().map(|held| {
+            let held = held.iter().flat_map(|topic| {
+                let incarnation = topic.incarnation;
+                let shards = topic.shards.iter();
+                shards.map(move |shard| Partition { incarnation, shard })
+            });
+            held.collect()
+        }),
+        client: ask.client.to_string(),
+        host: ask.host.to_string(),
+    };
+    // Of what the caller may not read, nothing is given out.
+    let catalogue = state.conn.shared.names.catalogue();
+    let principal = Arc::clone(&state.principal);
+    let tenant = team.tenant.clone();
+    let find = move |name: &TopicName| {
+        let record = catalogue.stream(&tenant, &name.namespace, &name.stream)?;
+        let resource = Resource::Stream {
+            tenant: &tenant,
+            namespace: &name.namespace,
+            stream: &name.stream,
+        };
+        principal
+            .allows(Action::StreamSubscribe, &resource)
+            .then_some(Topic {
+                incarnation: record.incarnation.0,
+                width: record.shards,
+            })
+    };
+    let heard: Result<_, NotHeld> =
+        lane.hear(|now, core, effects| core.beat(now, &team, beat, &find, effects));
+    caller.answer(Ok(reply(held(heard, OPTIONS.consumer.heartbeat_ms))));
+    Ok(())
+}
+
+fn state_name(state: TeamState) -> &'static str {
+    match state {
+        TeamState::Classic(LedState::Empty) | TeamState::Consumer(ConsumerState::Empty) => "Empty",
+        TeamState::Classic(LedState::Preparing) => "PreparingRebalance",
+        TeamState::Classic(LedState::Completing) => "CompletingRebalance",
+        TeamState::Classic(LedState::Stable) | TeamState::Consumer(ConsumerState::Stable) => {
+            "Stable"
+        }
+        TeamState::Classic(LedState::Dead) => "Dead",
+        TeamState::Consumer(ConsumerState::Reconciling) => "Reconciling",
+    }
+}
+
+async fn describe(
+    state: &mut StreamState,
+    groups: &List<Text>,
+    caller: Caller,
+) -> Result<(), Unanswered> {
+    let mut described = Vec::with_capacity(groups.len());
+    for group in groups.iter() {
+        let found = coordinator(state, &group, Action::GroupConsume).await;
+        described.push(match found {
+            Ok((team, lane)) => lane.look(|core| classic(&lane, &team, core.view(&team))),
+            Err(failure) => no_group(group, RawError::of(&failure.into())),
+        });
+    }
+    let groups = list(described);
+    caller.answer(Ok(WireReply::KafkaDescribe(KafkaDescribed { groups })));
+    Ok(())
+}
+
+fn no_group(group: Text, error: RawError) -> KafkaGroup {
+    KafkaGroup {
+        group,
+        error: error.number(),
+        state: text("Dead"),
+        protocol_type: Text::default(),
+        protocol: Text::default(),
+        members: List::default(),
+    }
+}
+
+fn classic(lane: &Lane, team: &TeamId, view: Option<(&str, TeamView<'_>)>) -> KafkaGroup {
+    let group = text(&team.group);
+    let Some((protocol_type, TeamView::Classic(led))) = view else {
+        return no_group(group, RawError::GroupIdNotFound);
+    };
+    let members = led.members().map(|(member, assignment)| {
+        let (client, host) = lane.about(team, member.who.member.as_str());
+        KafkaMember {
+            member: text(member.who.member.as_str()),
+            instance: instance(&member.who),
+            client: client.into(),
+            host: host.into(),
+            metadata: member.metadata,
+            assignment: assignment.clone(),
+        }
+    });
+    KafkaGroup {
+        group,
+        error: 0,
+        state: text(state_name(TeamState::Classic(led.state()))),
+        protocol_type: text(protocol_type),
+        protocol: text(led.protocol().map_or("", |name| name.as_str())),
+        members: list(members),
+    }
+}
+
+async fn describe_consumers(
+    state: &mut StreamState,
+    groups: &List<Text>,
+    caller: Caller,
+) -> Result<(), Unanswered> {
+    let mut described = Vec::with_capacity(groups.len());
+    for group in groups.iter() {
+        let found = coordinator(state, &group, Action::GroupConsume).await;
+        described.push(match found {
+            Ok((team, lane)) => lane.look(|core| consumer(&team, core.view(&team))),
+            Err(failure) => no_consumers(group, RawError::of(&failure.into())),
+        });
+    }
+    let groups = list(described);
+    caller.answer(Ok(WireReply::ConsumerDescribe(ConsumerDescribed {
+        groups,
+    })));
+    Ok(())
+}
+
+fn no_consumers(group: Text, error: RawError) -> ConsumerGroup {
+    ConsumerGroup {
+        group,
+        error: error.number(),
+        state: text("Dead"),
+        epoch: 0,
+        target_epoch: 0,
+        assignor: Text::default(),
+        members: List::default(),
+    }
+}
+
+fn consumer(team: &TeamId, view: Option<(&str, TeamView<'_>)>) -> ConsumerGroup {
+    let group = text(&team.group);
+    let Some((_, TeamView::Consumer(consumer))) = view else {
+        return no_consumers(group, RawError::GroupIdNotFound);
+    };
+    let members = consumer.members().map(|member| ConsumerMember {
+        member: text(member.who.member.as_str()),
+        instance: instance(&member.who),
+        rack: member.rack.map(Text::from),
+        epoch: member.epoch,
+        client: member.client.into(),
+        host: member.host.into(),
+        streams: list(member.reads.into_iter().map(|name| StreamName {
+            namespace: name.namespace.into(),
+            stream: name.stream.into(),
+        })),
+        assigned: topics(member.assigned),
+        target: topics(member.target),
+    });
+    ConsumerGroup {
+        group,
+        error: 0,
+        state: text(state_name(TeamState::Consumer(consumer.state()))),
+        epoch: consumer.epoch().into(),
+        target_epoch: consumer.target_epoch().into(),
+        assignor: text(consumer.assignor().name()),
+        members: list(members),
+    }
+}
+
+async fn list_groups(
+    state: &mut StreamState,
+    ask: &KafkaList,
+    caller: Caller,
+) -> Result<(), Unanswered> {
+    let shared = Arc::clone(&state.conn.shared);
+    let tenant = state.principal.tenant.as_str().to_owned();
+    let asked = |wanted: &List<Text>, is: &str| {
+        let mut names = wanted.iter();
+        wanted.is_empty() || names.any(|name| name.as_str().eq_ignore_ascii_case(is))
+    };
+    let mut found: BTreeMap<String, KafkaListing> = BTreeMap::new();
+    for shard in 0..SHARDS {
+        let lane = match shared.teams.lane_at(&shared, ShardIndex(shard)).await {
+            Ok(lane) => lane,
+            Err(failure) => return Err((caller, failure)),
+        };
+        lane.look(|core| {
+            for (group, protocol_type, view) in core.teams(&tenant) {
+                let kind = match view {
+                    TeamView::Classic(_) => "classic",
+                    TeamView::Consumer(_) => "consumer",
+                };
+                let name = state_name(view.state());
+                if asked(&ask.states, name) && asked(&ask.types, kind) {
+                    let listing = KafkaListing {
+                        group: text(group),
+                        protocol_type: text(protocol_type),
+                        state: text(name),
+                        kind: text(kind),
+                    };
+                    found.insert(group.to_owned(), listing);
+                }
+            }
+        });
+    }
+    found.retain(|group, _| may(state, group, Action::GroupConsume));
+    caller.answer(Ok(WireReply::KafkaList(KafkaListed {
+        error: 0,
+        groups: list(found.into_values()),
+    })));
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! Tokens: how they are come by, continued, and used for others.
+
+mod ask;
+mod delegate;
+mod exchange;
+mod local;
+mod mint;
+mod refresh;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use felix_meta::http::TokenAnswer;
+use felix_meta::{Command, TenantEntry};
+
+use crate::app::App;
+use crate::audit::Note;
+use crate::authority::WriteFailed;
+use crate::http::error::Refusal;
+use crate::request;
+use crate::throttle::TurnedAway;
+
+// The routes are named with their documentation, which is beside them.
+pub(crate) use delegate::{__path_delegate, delegate};
+pub(crate) use exchange::{__path_exchange, exchange};
+pub(crate) use local::{dev_session, dev_token, initialize};
+pub(crate) use refresh::{__path_refresh, __path_revoke, refresh, revoke};
+
+/// The one answer to every credential that may be good for something else.
+fn not_accepted() -> Refusal {
+    Refusal::forbidden("the credential is not accepted for this tenant")
+}
+
+/// The address the request came from, as it is written down.
+fn caller_place() -> String {
+    request::current().map_or_else(String::new, |current| current.from())
+}
+
+/// The tenant, if it is initialised and has what is looked for. When it is not known here, everything that was
+/// acknowledged anywhere is looked at once more: what was just made at another instance must work at this one.
+async fn entry_where(
+    app: &App,
+    tenant: &str,
+    has: impl Fn(&TenantEntry) -> bool,
+) -> Result<Option<Arc<TenantEntry>>, Refusal> {
+    let catalogue = app.authority.catalogue();
+    let good = |entry: &&Arc<TenantEntry>| entry.initialized && has(entry);
+    if let Some(entry) = catalogue.tenant(tenant).filter(good) {
+        return Ok(Some(Arc::clone(entry)));
+    }
+    let confirmed = app.authority.confirmed().await.map_err(|failed| {
+        tracing::warn!(%failed, "what others wrote cannot be known");
+        Refusal::unavailable("the control plane's ledger cannot be reached now")
+    })?;
+    Ok(confirmed.tenant(tenant).filter(good).map(Arc::clone))
+}
+
+/// Carries out what a login needs. That somebody is gone who was there a moment ago is no news for the caller.
+async fn submitted(app: &App, command: Command) -> Result<(), Refusal> {
+    match app.authority.submit(command).await {
+        Ok(_) => Ok(()),
+        Err(WriteFailed::Refused(felix_meta::Refused::Missing(_))) => Err(not_accepted()),
+        Err(failed) => Err(failed.into()),
+    }
+}
+
+/// Waits, if this place has failed too often.
+async fn may_pass(app: &App) -> Result<(), Refusal> {
+    let Some(from) = request::current().and_then(|current| current.ip()) else {
+        return Ok(());
+    };
+    app.throttle.pass(from).await.map_err(|TurnedAway| {
+        app.stats.auth_rejected("turned_away");
+        Refusal::too_many_attempts()
+    })
+}
+
+/// Counts a failure of this place.
+fn failed(app: &App) {
+    if let Some(from) = request::current().and_then(|current| current.ip()) {
+        app.throttle.failed(from);
+    }
+}
+
+/// Does what makes somebody known, and remembers that it was done or failed.
+async fn login(
+    app: &App,
+    tenant: &str,
+    act: impl Future<Output = Result<TokenAnswer, Refusal>>,
+) -> Result<TokenAnswer, Refusal> {
+    may_pass(app).await?;
+    let outcome = act.await;
+    match &outcome {
+        Ok(answer) => {
+            let tenant = tenant.parse().ok();
+            app.notebook.note(Note {
+                tenant: tenant.as_ref(),
+                what: "login",
+                reason: match answer.refresh_token {
+                    Some(_) => "session",
+                    None => "token",
+                },
+            });
+        }
+        Err(refusal)
+            if matches!(
+                refusal.status,
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
+            ) =>
+        {
+            failed(app);
+        }
+        Err(_) => {}
+    }
+    outcome
+}
