@@ -11,6 +11,7 @@
 //! [`Permissions`] for how a check is answered without allocating.
 
 mod action;
+mod certificate;
 mod digest;
 mod explain;
 pub mod fetch;
@@ -29,6 +30,7 @@ mod token;
 mod verify;
 
 pub use action::{Action, UnknownAction};
+pub use certificate::{CertificateNames, PRINCIPAL_URI};
 pub use explain::{Ended, Explanation, Lacks, NearMiss, Verdict, explain, explain_principal};
 pub use key::{BadKey, Jwk, Jwks, KeySet, PublicKey, SigningKey};
 pub use matcher::Permissions;

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use felix_auth::{Action, Principal, Resource};
-use felix_controlplane_client::{Api, CallFailed, Follower, FollowerState, TokenSource};
+use felix_controlplane_client::{
+    Api, CallFailed, Follower, FollowerState, Held, Renewal, TokenSource,
+};
 use felix_journal::{DataDir, DataDirRefused, Journal, JournalOptions, RealDisk};
 use felix_meta::{Catalogue, TenantEntry};
 use felix_model::{CacheId, ClusterId, NodeId, StreamId, TenantId, TimeMs};
@@ -23,6 +25,7 @@ use crate::caches::{CacheHandle, CacheSpec, Caches};
 use crate::config::{Config, ConfigRefused};
 use crate::conn::principals::Principals;
 use crate::conn::standing::{Over, Revoked, Standing, Standings};
+use crate::credential::Credential;
 use crate::fair::FairQueue;
 use crate::limits::{DRAIN_TIMEOUT, EXPIRY_LOOK_INTERVAL, PUBLISH_WINDOW};
 pub(crate) use crate::listing::{Listing, Subscriptions};
@@ -34,7 +37,7 @@ use crate::quotas::{Exceeded, Quotas, TenantUse};
 use crate::shards::cell::now;
 use crate::shards::{Shards, Store, StreamHandle, StreamSpec};
 use crate::teams::Teams;
-use crate::tls::{Identity, ServerConfigs, TlsRefused};
+use crate::tls::{ClientRoots, Identity, ServerConfigs, TlsRefused};
 use crate::{admin, listen};
 
 /// How often retention is applied.
@@ -146,9 +149,12 @@ pub struct Stopped {
 pub async fn start(config: Config, embedding: Embedding) -> Result<Running, StartRefused> {
     config.check()?;
     let identity = identity(&config, embedding.identity)?;
-    let configs = Arc::new(ServerConfigs::new(&identity)?);
+    let clients = config.tls_client_ca.as_deref();
+    let clients = clients.map(|file| ClientRoots::read(file, config.tls_require_cert));
+    let configs = Arc::new(ServerConfigs::new(&identity, clients.transpose()?)?);
     let metrics = Arc::new(Metrics::new());
-    let names = Names::new(follow(&config, embedding.token).await?);
+    let (follower, credential) = follow(&config, embedding.token, &metrics).await?;
+    let names = Names::new(follower);
     let bad_name = |_| ConfigRefused::Conflict("node_id and the cluster's name must be names");
     let node: NodeId = config.node_id.parse().map_err(bad_name)?;
     let cluster: ClusterId = embedding
@@ -216,6 +222,12 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
     };
     running.spawn(Arc::clone(&configs), admin);
     running.watch_certificate(configs, identity);
+    if let Some(credential) = credential {
+        let metrics = Arc::clone(&running.shared.metrics);
+        running
+            .tasks
+            .spawn(credential.keep(metrics, running.stop.clone()));
+    }
     tracing::info!(%address, %metrics_address, "the broker is ready");
     Ok(running)
 }
@@ -233,22 +245,48 @@ fn identity(config: &Config, given: Option<Identity>) -> Result<Identity, TlsRef
     }
 }
 
-async fn follow(config: &Config, token: Option<String>) -> Result<Follower, StartRefused> {
-    let source = match (&token, &config.node_token_file) {
-        (Some(token), _) => TokenSource::fixed(token),
-        (None, Some(path)) => TokenSource::file(path.clone()),
-        (None, None) => TokenSource::fixed(""),
-    };
+/// Takes a first copy of the catalogue, with the credential that is kept fresh if there is one.
+async fn follow(
+    config: &Config,
+    token: Option<String>,
+    metrics: &Metrics,
+) -> Result<(Follower, Option<Credential>), StartRefused> {
     let refused = |error: &dyn std::fmt::Display| StartRefused::Endpoint(error.to_string());
-    let api = match &config.controlplane_ca {
-        Some(file) => {
-            let roots = std::fs::read(file)
-                .map_err(|error| refused(&format!("{}: {error}", file.display())))?;
-            Api::trusting(&config.controlplane_url, source, &roots)
+    let read = |file: &Path| {
+        std::fs::read(file).map_err(|error| refused(&format!("{}: {error}", file.display())))
+    };
+    let roots = config.controlplane_ca.as_deref().map(read).transpose()?;
+    let roots = roots.as_deref();
+    let (source, credential) = match (&config.node_refresh_token_file, token) {
+        (Some(file), token) => {
+            let first = match (token, &config.node_token_file) {
+                (Some(token), _) => token,
+                (None, Some(path)) => String::from_utf8_lossy(&read(path)?).trim().to_owned(),
+                (None, None) => {
+                    let words = "node_refresh_token_file needs a token, which says of whom it is";
+                    return Err(ConfigRefused::Conflict(words).into());
+                }
+            };
+            let tenant = felix_auth::claimed_tenant(&first).map_err(|error| refused(&error))?;
+            let renewal = Renewal::new(&config.controlplane_url, tenant, roots);
+            let renewal = renewal.map_err(|error| refused(&error))?;
+            let held = Held::new(&first);
+            let credential = Credential::new(held.clone(), file.clone(), renewal);
+            credential.freshen(metrics).await;
+            (TokenSource::Held(held), Some(credential))
         }
+        (None, Some(token)) => (TokenSource::fixed(&token), None),
+        (None, None) => match &config.node_token_file {
+            Some(path) => (TokenSource::file(path.clone()), None),
+            None => (TokenSource::fixed(""), None),
+        },
+    };
+    let api = match roots {
+        Some(roots) => Api::trusting(&config.controlplane_url, source, roots),
         None => Api::new(&config.controlplane_url, source),
     };
-    Ok(Follower::start(api.map_err(|error| refused(&error))?).await?)
+    let follower = Follower::start(api.map_err(|error| refused(&error))?).await?;
+    Ok((follower, credential))
 }
 
 fn open_store(

@@ -30,10 +30,24 @@ pub struct Config {
     pub controlplane_ca: Option<PathBuf>,
     /// File that holds this broker's token for the control plane.
     pub node_token_file: Option<PathBuf>,
+    /// File that holds a refresh token of the token above. The broker renews the token at two thirds of its life and
+    /// writes the next refresh token there each time, readable by its owner only. Without it somebody else renews.
+    pub node_refresh_token_file: Option<PathBuf>,
     /// PEM certificate chain shown to clients. Without it a self-signed one for `localhost` is made at start.
     pub tls_cert: Option<PathBuf>,
     /// PEM private key of `tls_cert`.
     pub tls_key: Option<PathBuf>,
+    /// PEM file with the roots that sign client certificates. With it clients may present one; absent: none is asked
+    /// for.
+    pub tls_client_ca: Option<PathBuf>,
+    /// Refuse clients without a certificate in the handshake. Needs `tls_client_ca`.
+    #[serde(deserialize_with = "flag")]
+    pub tls_require_cert: bool,
+    /// A token counts only on connections whose certificate, if one was presented, names its principal or the actor who
+    /// acts for it (URI `felix:principal:<id>`, or a DNS name or address that is the id), so that a stolen token is worth
+    /// nothing. Needs `tls_client_ca`.
+    #[serde(deserialize_with = "flag")]
+    pub tls_client_cert_bind_subject: bool,
     /// `false`: a publish to a durable stream is acknowledged when it is queued, before the write. Faster, and a
     /// crash loses what was acknowledged but not written.
     #[serde(deserialize_with = "flag")]
@@ -81,8 +95,12 @@ impl Default for Config {
             controlplane_url: "http://127.0.0.1:8443".into(),
             controlplane_ca: None,
             node_token_file: None,
+            node_refresh_token_file: None,
             tls_cert: None,
             tls_key: None,
+            tls_client_ca: None,
+            tls_require_cert: false,
+            tls_client_cert_bind_subject: false,
             ack_on_commit: true,
             publish_quota: PublishQuota::default(),
             inflight_bytes: 64 * 1024 * 1024,
@@ -102,8 +120,15 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
     ("FELIX_CONTROLPLANE_URL", "controlplane_url"),
     ("FELIX_CONTROLPLANE_CA", "controlplane_ca"),
     ("FELIX_NODE_TOKEN_FILE", "node_token_file"),
+    ("FELIX_NODE_REFRESH_TOKEN_FILE", "node_refresh_token_file"),
     ("FELIX_TLS_CERT", "tls_cert"),
     ("FELIX_TLS_KEY", "tls_key"),
+    ("FELIX_TLS_CLIENT_CA", "tls_client_ca"),
+    ("FELIX_TLS_REQUIRE_CERT", "tls_require_cert"),
+    (
+        "FELIX_TLS_CLIENT_CERT_BIND_SUBJECT",
+        "tls_client_cert_bind_subject",
+    ),
     ("FELIX_ACK_ON_COMMIT", "ack_on_commit"),
     (
         "FELIX_TENANT_PUBLISH_BYTES_PER_SEC",
@@ -120,6 +145,9 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
 
 /// Variables whose value has its own grammar, read apart from the table.
 const QUOTAS_VARIABLE: &str = "FELIX_TENANT_PUBLISH_QUOTAS";
+
+/// Holds this node's token itself. It is no key, so that the configuration that is printed holds no secret.
+const TOKEN_VARIABLE: &str = "FELIX_NODE_TOKEN";
 
 /// Why the configuration was refused. Nothing was started.
 #[derive(Debug, thiserror::Error)]
@@ -178,6 +206,14 @@ impl Config {
         Ok(config)
     }
 
+    /// This node's token, when the environment holds the token itself.
+    #[must_use]
+    pub fn node_token() -> Option<String> {
+        #[expect(clippy::disallowed_methods, reason = "this is config.rs")]
+        let token = std::env::var(TOKEN_VARIABLE).ok();
+        token.filter(|token| !token.is_empty())
+    }
+
     /// Refuses settings that do not go together.
     ///
     /// # Errors
@@ -186,6 +222,13 @@ impl Config {
         if self.tls_cert.is_some() != self.tls_key.is_some() {
             return Err(ConfigRefused::Conflict(
                 "tls_cert and tls_key go together: set both or none",
+            ));
+        }
+        if self.tls_client_ca.is_none()
+            && (self.tls_require_cert || self.tls_client_cert_bind_subject)
+        {
+            return Err(ConfigRefused::Conflict(
+                "tls_require_cert and tls_client_cert_bind_subject need tls_client_ca",
             ));
         }
         if self.inflight_bytes == 0 || self.connections == 0 || self.connections_per_ip == 0 {
@@ -213,7 +256,7 @@ impl Config {
         let known: Vec<&'static str> = ENVIRONMENT
             .iter()
             .map(|(name, _)| *name)
-            .chain([QUOTAS_VARIABLE])
+            .chain([QUOTAS_VARIABLE, TOKEN_VARIABLE])
             .collect();
         set.filter(|name| name.starts_with("FELIX_") && !known.contains(&name.as_str()))
             .map(|name| {

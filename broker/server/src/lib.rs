@@ -18,6 +18,7 @@ mod caches;
 mod commits;
 mod config;
 mod conn;
+mod credential;
 mod events;
 mod fair;
 mod groups;

@@ -66,7 +66,11 @@ fn main() -> ExitCode {
 
 /// The life of the process: start, serve until told to stop, drain.
 async fn run(config: Config) -> ExitCode {
-    let running = match start(config, Embedding::default()).await {
+    let embedding = Embedding {
+        token: Config::node_token(),
+        ..Embedding::default()
+    };
+    let running = match start(config, embedding).await {
         Ok(running) => running,
         Err(error) => return failed(&error),
     };

@@ -6,8 +6,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::{EndpointConfig, MtuDiscoveryConfig, ServerConfig, TransportConfig, VarInt};
+use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 
 use crate::alpn::{CLIENT_PROTOCOL, EitherAlpn};
 use crate::limits::{
@@ -87,11 +90,62 @@ impl Identity {
     }
 }
 
+/// Whose certificates clients may, or must, present.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientRoots {
+    roots: Arc<RootCertStore>,
+    required: bool,
+}
+
+impl ClientRoots {
+    /// Reads the roots.
+    ///
+    /// # Errors
+    /// [`TlsRefused::File`] names the file that is at fault.
+    pub(crate) fn read(file: &Path, required: bool) -> Result<Self, TlsRefused> {
+        let refused = |reason: String| TlsRefused::File {
+            path: file.into(),
+            reason,
+        };
+        let mut roots = RootCertStore::empty();
+        let read =
+            CertificateDer::pem_file_iter(file).map_err(|error| refused(error.to_string()))?;
+        for root in read {
+            let root = root.map_err(|error| refused(error.to_string()))?;
+            roots
+                .add(root)
+                .map_err(|error| refused(error.to_string()))?;
+        }
+        if roots.is_empty() {
+            return Err(refused("holds no certificate".into()));
+        }
+        Ok(Self {
+            roots: Arc::new(roots),
+            required,
+        })
+    }
+
+    fn verifier(&self) -> Result<Arc<dyn ClientCertVerifier>, TlsRefused> {
+        let provider = rustls::crypto::ring::default_provider().into();
+        let builder =
+            WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.roots), provider);
+        let builder = if self.required {
+            builder
+        } else {
+            builder.allow_unauthenticated()
+        };
+        builder
+            .build()
+            .map_err(|error| TlsRefused::Unusable(error.to_string()))
+    }
+}
+
 /// The server configurations of a listener, which may change while it runs: connections that are open keep the one
 /// they began with.
 #[derive(Debug)]
 pub(crate) struct ServerConfigs {
     current: RwLock<Pair>,
+    clients: Option<ClientRoots>,
 }
 
 /// The two transport settings: loopback peers get large datagrams at once.
@@ -106,9 +160,13 @@ impl ServerConfigs {
     ///
     /// # Errors
     /// [`TlsRefused::Unusable`] when certificate and key do not go together.
-    pub(crate) fn new(identity: &Identity) -> Result<Self, TlsRefused> {
+    pub(crate) fn new(
+        identity: &Identity,
+        clients: Option<ClientRoots>,
+    ) -> Result<Self, TlsRefused> {
         Ok(Self {
-            current: RwLock::new(Pair::new(identity)?),
+            current: RwLock::new(Pair::new(identity, clients.as_ref())?),
+            clients,
         })
     }
 
@@ -137,17 +195,17 @@ impl ServerConfigs {
     /// # Errors
     /// [`TlsRefused::Unusable`]; the earlier one stays.
     pub(crate) fn replace(&self, identity: &Identity) -> Result<(), TlsRefused> {
-        let pair = Pair::new(identity)?;
+        let pair = Pair::new(identity, self.clients.as_ref())?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = pair;
         Ok(())
     }
 }
 
 impl Pair {
-    fn new(identity: &Identity) -> Result<Self, TlsRefused> {
+    fn new(identity: &Identity, clients: Option<&ClientRoots>) -> Result<Self, TlsRefused> {
         let crypto = Arc::new(EitherAlpn {
-            without: Arc::new(quic_crypto(identity, &[])?),
-            with: Arc::new(quic_crypto(identity, &[CLIENT_PROTOCOL])?),
+            without: Arc::new(quic_crypto(identity, clients, &[])?),
+            with: Arc::new(quic_crypto(identity, clients, &[CLIENT_PROTOCOL])?),
         });
         let build = |loopback: bool| {
             let mut config = ServerConfig::with_crypto(Arc::clone(&crypto) as _);
@@ -161,14 +219,19 @@ impl Pair {
     }
 }
 
-fn quic_crypto(identity: &Identity, protocols: &[&[u8]]) -> Result<QuicServerConfig, TlsRefused> {
+fn quic_crypto(
+    identity: &Identity,
+    clients: Option<&ClientRoots>,
+    protocols: &[&[u8]],
+) -> Result<QuicServerConfig, TlsRefused> {
     let unusable = |error: &dyn std::fmt::Display| TlsRefused::Unusable(error.to_string());
+    let clients = clients.map(ClientRoots::verifier).transpose()?;
     let mut tls = rustls::ServerConfig::builder_with_provider(
         rustls::crypto::ring::default_provider().into(),
     )
     .with_protocol_versions(&[&rustls::version::TLS13])
     .map_err(|error| unusable(&error))?
-    .with_no_client_auth()
+    .with_client_cert_verifier(clients.unwrap_or_else(WebPkiClientVerifier::no_client_auth))
     .with_single_cert(identity.chain.clone(), identity.key.clone_key())
     .map_err(|error| unusable(&error))?;
     tls.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
@@ -217,7 +280,7 @@ mod tests {
 
     #[test]
     fn another_certificate_is_shown_from_the_next_connection_on() {
-        let configs = ServerConfigs::new(&Identity::self_signed().unwrap()).unwrap();
+        let configs = ServerConfigs::new(&Identity::self_signed().unwrap(), None).unwrap();
         let peer = IpAddr::from([127, 0, 0, 1]);
         let before = configs.for_peer(peer);
         configs.replace(&Identity::self_signed().unwrap()).unwrap();
@@ -226,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_certificate_that_does_not_fit_its_key_leaves_the_earlier_one() {
-        let configs = ServerConfigs::new(&Identity::self_signed().unwrap()).unwrap();
+        let configs = ServerConfigs::new(&Identity::self_signed().unwrap(), None).unwrap();
         let peer = IpAddr::from([127, 0, 0, 1]);
         let before = configs.for_peer(peer);
         let (one, other) = (

@@ -11,7 +11,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::limits::{CALL_TIMEOUT, CONNECT_TIMEOUT, ERROR_BYTES_MAX};
+use crate::limits::{CALL_TIMEOUT, CONNECT_TIMEOUT, ERROR_BYTES_MAX, IDLE_TIME};
 use crate::token::TokenSource;
 
 /// Why an address cannot be used.
@@ -214,6 +214,8 @@ impl Caller {
         }
         let client = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
+            // The control plane closes what is idle a little later; whoever closes first cuts off no request.
+            .pool_idle_timeout(IDLE_TIME)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .tls_backend_preconfigured(trusting(roots.unwrap_or_default())?)

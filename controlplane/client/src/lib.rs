@@ -13,10 +13,12 @@ mod bootstrap;
 mod call;
 mod follower;
 pub mod limits;
+mod renew;
 mod token;
 
 pub use api::{Api, Made};
 pub use bootstrap::Bootstrap;
 pub use call::{BadEndpoint, CallFailed, Retry};
 pub use follower::{Follower, FollowerState};
-pub use token::TokenSource;
+pub use renew::{Renewal, Renewed};
+pub use token::{Held, TokenSource};

@@ -23,3 +23,6 @@ pub const PAGE_ITEMS: usize = 1000;
 
 /// Bytes of an error body that are read. It is for people, and may come from something that is no control plane.
 pub const ERROR_BYTES_MAX: usize = 64 * 1024;
+
+/// How long an unused connection is kept. The control plane closes it after 30 s.
+pub const IDLE_TIME: Duration = Duration::from_secs(20);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// A token, or the file that always holds a fresh one. It never shows the token in `Debug`.
 #[derive(Clone)]
@@ -14,6 +14,37 @@ pub enum TokenSource {
     Fixed(Arc<str>),
     /// Whatever the file holds when a call is made, so that whoever renews it need not tell us.
     File(Arc<Path>),
+    /// Whatever its holder put in last.
+    Held(Held),
+}
+
+/// A token that is replaced while calls are made with it.
+#[derive(Clone)]
+pub struct Held(Arc<RwLock<Arc<str>>>);
+
+impl Held {
+    /// Holds a first token.
+    #[must_use]
+    pub fn new(token: &str) -> Self {
+        Self(Arc::new(RwLock::new(token.into())))
+    }
+
+    /// Holds another token from the next call on.
+    pub fn replace(&self, token: &str) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = token.into();
+    }
+
+    /// The token held now.
+    #[must_use]
+    pub fn token(&self) -> Arc<str> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Held(..)")
+    }
 }
 
 impl TokenSource {
@@ -33,6 +64,7 @@ impl TokenSource {
         match self {
             Self::None => Ok(None),
             Self::Fixed(token) => Ok(Some(Arc::clone(token))),
+            Self::Held(held) => Ok(Some(held.token())),
             Self::File(path) => std::fs::read_to_string(path)
                 .map(|text| Some(text.trim().into()))
                 .map_err(|error| (Arc::clone(path), error)),
@@ -45,6 +77,7 @@ impl fmt::Debug for TokenSource {
         match self {
             Self::None => out.write_str("None"),
             Self::Fixed(_) => out.write_str("Fixed(..)"),
+            Self::Held(held) => held.fmt(out),
             Self::File(path) => out.debug_tuple("File").field(path).finish(),
         }
     }
@@ -57,5 +90,7 @@ mod tests {
     #[test]
     fn debug_output_shows_no_token() {
         assert_eq!(format!("{:?}", TokenSource::fixed("secret")), "Fixed(..)");
+        let held = TokenSource::Held(Held::new("secret"));
+        assert_eq!(format!("{held:?}"), "Held(..)");
     }
 }

@@ -141,7 +141,7 @@ pub enum Command {
         /// Who he is; remembered when he is not known yet.
         principal: Option<PrincipalRecord>,
     },
-    /// Go on with a session, when nobody else has done so meanwhile.
+    /// Go on with a session, when nobody else has done so meanwhile. It may go on as long again as it might before.
     RefreshSession {
         /// Of which tenant.
         tenant_id: TenantId,

@@ -258,6 +258,8 @@ pub enum Event {
         secret_sha256: String,
         /// When.
         refreshed_at_ms: TimeMs,
+        /// From when on it cannot be refreshed now.
+        expires_at_ms: TimeMs,
     },
     /// A session is over.
     SessionEnded {

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use crate::audit::{AuditItem, ChainHead};
 use crate::catalogue::{Catalogue, Revision};
 use crate::event::Entry;
-use crate::identity::IssuerRecord;
+use crate::identity::{IssuerRecord, QuotaLimits, RevokedKind};
 use crate::record::{CacheRecord, CacheSpec, Grouping, Policy, StreamRecord, StreamSpec};
 
 pub use tokens::{
@@ -110,6 +110,45 @@ pub struct SigningKeys {
     pub current: String,
     /// All keys that verify.
     pub verifying: Vec<String>,
+}
+
+/// A quota as it is set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct QuotaItem {
+    /// `tenant`, `namespace` or `principal`.
+    pub scope: String,
+    /// The namespace or the principal; the tenant itself otherwise.
+    pub name: String,
+    /// What it allows.
+    pub limits: QuotaLimits,
+}
+
+/// The body that takes something back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RevocationSpec {
+    /// What.
+    pub kind: RevokedKind,
+    /// Which; for a tenant its own name.
+    pub id: String,
+    /// Why, for people.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// The body that ends the sessions of a principal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RevokeSpec {
+    /// Whose.
+    pub principal_id: String,
+}
+
+/// How many sessions were ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RevokeAnswer {
+    /// How many refresh tokens are good no more.
+    pub revoked: u64,
 }
 
 /// The body that gives a tenant its first key and administrators.

@@ -125,11 +125,44 @@ pub const AUDIT_READ_BYTES: usize = 256 * 1024;
 /// Lines about refused requests that the log takes in a second. More are only counted.
 pub const LOG_REFUSALS_PER_SECOND: u64 = 50;
 
+/// Connections of one listener at a time. Each takes a descriptor and, until its head is read, up to 64 KiB.
+pub const CONNECTIONS_MAX: usize = 8192;
+
+/// Connections of one listener at a time from one address that is not this machine.
+pub const CONNECTIONS_PER_ADDRESS_MAX: usize = 512;
+
+/// How long a TLS handshake may take.
+pub const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+
+/// How long the first request of a connection may take to be there with its whole head.
+pub const FIRST_REQUEST_TIME: Duration = Duration::from_secs(10);
+
+/// How long a connection may wait for its next request, head included.
+pub const IDLE_TIME: Duration = Duration::from_secs(30);
+
+/// How long a request's body may take.
+pub const BODY_TIME: Duration = Duration::from_secs(30);
+
+/// Bytes of a request's head. The largest thing in it is a token of 16 KiB.
+pub const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Headers of a request.
+pub const HEADERS_MAX: usize = 64;
+
+/// How long to wait after a connection could not be accepted.
+pub const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// How often the files of certificates are looked at.
+pub const CERTIFICATES_PAUSE: Duration = Duration::from_secs(30);
+
 /// Bytes of the first lines of a backup's file.
 pub const BACKUP_HEAD_BYTES_MAX: u64 = 4096;
 
 /// Bytes of a record in a backup. The largest come from one request each, which is far smaller.
 pub const BACKUP_RECORD_BYTES_MAX: u32 = 64 * 1024 * 1024;
+
+/// How often expired sessions are looked for.
+pub const EXPIRY_PAUSE: Duration = Duration::from_secs(3600);
 
 /// Life of a session unless the operator says otherwise, in seconds: 30 days.
 pub const SESSION_SECONDS: u64 = 30 * 24 * 3600;

@@ -2,9 +2,9 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use felix_journal::DataDirRefused;
 use felix_meta::http::{DevTokenSpec, InitializeAnswer, InitializeSpec, TokenAnswer};
 use felix_model::TenantId;
@@ -15,7 +15,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::app::App;
 use crate::authority::{Authority, StartFailed};
 use crate::config::{Config, ConfigRefused, StorageBackend};
+use crate::door::{self, Certificates, Door, TlsRefused};
+use crate::housekeeping;
 use crate::http;
+use crate::ledger::raft::{Core, RaftRefused};
 use crate::ledger::{AddressRefused, MemoryLedger, OpenFailed, PostgresRefused};
 use crate::limits::DRAIN_TIME;
 use crate::place;
@@ -46,9 +49,15 @@ pub enum RunFailed {
     /// The ledger in a database cannot be opened.
     #[error(transparent)]
     Postgres(#[from] PostgresRefused),
+    /// The raft ledger cannot be opened.
+    #[error(transparent)]
+    Raft(#[from] RaftRefused),
     /// The ledger cannot be read.
     #[error(transparent)]
     State(#[from] StartFailed),
+    /// A certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsRefused),
     /// An address cannot be listened on.
     #[error("cannot listen on {address} for {what}: {detail}")]
     Listen {
@@ -117,13 +126,13 @@ impl ControlPlane {
         }
         let opening = config.clone();
         // Opening reads and checks the whole ledger, which is too much to do on a runtime thread.
-        let authority = tokio::task::spawn_blocking(move || {
-            let ledger = place::open(&opening, kind)?;
-            Ok::<_, RunFailed>(Authority::start(ledger)?)
+        let (authority, member) = tokio::task::spawn_blocking(move || {
+            let (ledger, member) = place::open_with_member(&opening, kind)?;
+            Ok::<_, RunFailed>((Authority::start(ledger)?, member))
         })
         .await
         .map_err(|error| StartFailed::Thread(error.to_string()))??;
-        Self::serve(config, authority).await
+        Self::serve(config, authority, member).await
     }
 
     /// As [`ControlPlane::start`], but keeps nothing: everything is forgotten when it ends, and `data_dir` is not used.
@@ -133,11 +142,16 @@ impl ControlPlane {
     pub async fn start_ephemeral(config: Config) -> Result<Self, RunFailed> {
         config.check()?;
         let authority = Authority::start(Box::new(MemoryLedger::new()))?;
-        Self::serve(config, authority).await
+        Self::serve(config, authority, None).await
     }
 
-    async fn serve(config: Config, authority: Authority) -> Result<Self, RunFailed> {
-        let app = App::new(authority, config);
+    async fn serve(
+        config: Config,
+        authority: Authority,
+        member: Option<Arc<Core>>,
+    ) -> Result<Self, RunFailed> {
+        let app = App::new(authority, config).with_member(member);
+        let (tls, bootstrap_tls) = door::certificates(&app.config)?;
         let api = listen(app.config.bind, "the API").await?;
         let metrics = listen(app.config.metrics_bind, "metrics").await?;
         let bootstrap = match app.config.bootstrap_enabled {
@@ -149,19 +163,36 @@ impl ControlPlane {
             metrics: metrics.1,
             bootstrap: bootstrap.as_ref().map(|(_, address)| *address),
         };
-        if !api.1.ip().is_loopback() {
+        if !api.1.ip().is_loopback() && tls.is_none() {
             tracing::warn!(address = %api.1, "the API is not encrypted and other machines reach it");
         }
         let mut listeners = JoinSet::new();
+        let open = |name, listener, certificates: &Option<Arc<Certificates>>, router, stop| {
+            let door = Door {
+                name,
+                listener,
+                certificates: certificates.clone(),
+                stop,
+            };
+            door::serve(door, router, app.clone())
+        };
         let stop = || app.stopping.clone();
-        listeners.spawn(run(api.0, http::api_router(app.clone()), stop()));
+        let router = http::api_router(app.clone());
+        listeners.spawn(open("api", api.0, &tls, router, stop()));
         if let Some((listener, _)) = bootstrap {
-            listeners.spawn(run(listener, http::bootstrap_router(app.clone()), stop()));
+            let router = http::bootstrap_router(app.clone());
+            listeners.spawn(open("bootstrap", listener, &bootstrap_tls, router, stop()));
+        }
+        let certificates: Vec<_> = [tls, bootstrap_tls].into_iter().flatten().collect();
+        if !certificates.is_empty() {
+            listeners.spawn(door::watch_certificates(certificates, stop()));
         }
         let status = http::status_router(app.clone());
         let probes_end = CancellationToken::new();
-        let probes = tokio::spawn(run(metrics.0, status, probes_end.clone()));
-        listeners.spawn(write_audit(app.clone()));
+        let probes = open("metrics", metrics.0, &None, status, probes_end.clone());
+        let probes = tokio::spawn(probes);
+        listeners.spawn(housekeeping::write_audit(app.clone()));
+        listeners.spawn(housekeeping::expire_sessions(app.clone()));
         tracing::info!(
             api = %addresses.api,
             metrics = %addresses.metrics,
@@ -272,26 +303,4 @@ async fn listen(
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let taken = listener.local_addr().map_err(failed)?;
     Ok((listener, taken))
-}
-
-/// Writes down what was noted, again and again, and once more at the end.
-async fn write_audit(app: App) {
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(app.notebook.pause()) => {}
-            () = app.stopping.cancelled() => break,
-        }
-        app.notebook.write(&app.authority).await;
-    }
-    app.notebook.write(&app.authority).await;
-}
-
-async fn run(listener: TcpListener, router: Router, stop: CancellationToken) {
-    let service = router.into_make_service_with_connect_info::<SocketAddr>();
-    let served = axum::serve(listener, service)
-        .with_graceful_shutdown(async move { stop.cancelled().await })
-        .await;
-    if let Err(error) = served {
-        tracing::error!(%error, "a listener ended");
-    }
 }

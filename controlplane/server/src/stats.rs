@@ -14,6 +14,7 @@ pub(crate) struct Stats {
     in_flight: AtomicU64,
     auth_rejected: Mutex<BTreeMap<&'static str, u64>>,
     bootstrap: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
+    connections_refused: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
     tokens_minted: AtomicU64,
     tokens_delegated: AtomicU64,
 }
@@ -44,6 +45,10 @@ impl Stats {
 
     pub(crate) fn bootstrap(&self, outcome: &'static str, reason: &'static str) {
         add(&self.bootstrap, (outcome, reason));
+    }
+
+    pub(crate) fn connection_refused(&self, listener: &'static str, reason: &'static str) {
+        add(&self.connections_refused, (listener, reason));
     }
 
     pub(crate) fn token_minted(&self) {
@@ -130,6 +135,15 @@ impl Stats {
         for ((outcome, reason), count) in &*guard(&self.bootstrap) {
             let labels = format!("outcome=\"{outcome}\",reason=\"{reason}\"");
             out.line(bootstrap, &labels, *count);
+        }
+        let refused = out.many(
+            "counter",
+            "felix_controlplane_connections_refused_total",
+            "Connections turned away or closed for taking too long, by listener and reason.",
+        );
+        for ((listener, reason), count) in &*guard(&self.connections_refused) {
+            let labels = format!("listener=\"{listener}\",reason=\"{reason}\"");
+            out.line(refused, &labels, *count);
         }
         out.0
     }

@@ -8,6 +8,10 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[expect(
+    dead_code,
+    reason = "programs of tests share it, and none uses all of it"
+)]
 mod support;
 #[expect(dead_code, reason = "fail-over to a standby is tested below the API")]
 #[path = "../src/ledger/postgres/test_server.rs"]

@@ -90,6 +90,17 @@ pub(super) async fn judge(
         )
         .with_reason("token_loopback_only"));
     }
+    if let Some(names) = &conn.certificate {
+        let actor = principal.actor.as_deref();
+        let named = [Some(&*principal.subject), actor];
+        if !named.into_iter().flatten().any(|id| names.speak_for(id)) {
+            return Err(Failure::new(
+                Code::Unauthenticated,
+                "the certificate of this connection names neither the token's principal nor its actor",
+            )
+            .with_reason("token_not_of_certificate"));
+        }
+    }
     Ok(Holder {
         principal,
         key: key.into(),

@@ -24,11 +24,12 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use felix_auth::Principal;
+use felix_auth::{CertificateNames, Principal};
 use felix_model::TimeMs;
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::Expiring;
 use quinn::{Connection, VarInt};
+use rustls::pki_types::CertificateDer;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
@@ -50,6 +51,8 @@ pub(crate) struct Conn {
     pub(crate) remote: SocketAddr,
     pub(crate) quic: Connection,
     pub(crate) shared: Arc<Shared>,
+    /// The names in the certificate that the client presented, where tokens are bound to it.
+    pub(crate) certificate: Option<CertificateNames>,
     pub(crate) tasks: TaskTracker,
     authenticated: AtomicBool,
     /// Streams that may be read before they authenticated.
@@ -85,6 +88,7 @@ pub(crate) async fn serve(quic: Connection, id: u64, shared: Arc<Shared>) {
     let conn = Arc::new(Conn {
         id,
         remote: quic.remote_address(),
+        certificate: certificate(&quic, &shared),
         quic,
         shared,
         tasks: TaskTracker::new(),
@@ -97,6 +101,16 @@ pub(crate) async fn serve(quic: Connection, id: u64, shared: Arc<Shared>) {
     // Every stream's task sees the lost connection and ends by itself.
     conn.tasks.close();
     conn.tasks.wait().await;
+}
+
+/// What the client's certificate says, where it counts.
+fn certificate(quic: &Connection, shared: &Shared) -> Option<CertificateNames> {
+    if !shared.config.tls_client_cert_bind_subject {
+        return None;
+    }
+    let identity = quic.peer_identity()?;
+    let chain = identity.downcast::<Vec<CertificateDer<'static>>>().ok()?;
+    chain.first().map(|leaf| CertificateNames::read(leaf))
 }
 
 async fn accept_streams(conn: &Arc<Conn>) {

@@ -129,7 +129,7 @@ async fn later(fetch: Fetch, caller: Caller, deadline: Instant) {
         let has_room = caller.unsent() < FETCHED_UNREAD_BYTES;
         let found = fetch.everywhere(has_room).await;
         let over = Instant::now() >= deadline;
-        if found.has_error || found.bytes >= fetch.min_bytes.max(1) || over {
+        if found.has_error || found.bytes >= fetch.min_bytes || over {
             return answer(caller, found);
         }
         match &watch {

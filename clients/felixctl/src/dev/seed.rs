@@ -100,6 +100,9 @@ fn initialize_spec() -> InitializeSpec {
             policy("role:operator", "tenant.manage"),
             policy("role:operator", "node.view"),
             policy("role:operator", "node.manage"),
+            policy("role:operator", "audit.view"),
+            policy("role:operator", "session.manage"),
+            policy("role:operator", "quota.manage"),
             policy("role:broker", "node.view"),
         ],
         groupings: vec![

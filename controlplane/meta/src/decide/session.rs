@@ -39,12 +39,15 @@ impl Catalogue {
                     }
                     .into());
                 }
+                // Every refresh token is good for as long as the first one was.
+                let life = held.expires_at_ms.0.saturating_sub(held.refreshed_at_ms.0);
                 Ok(Decision::Change(Event::SessionRefreshed {
                     tenant_id: tenant_id.clone(),
                     session_id: session_id.clone(),
                     generation: held.generation.saturating_add(1),
                     secret_sha256: secret_sha256.clone(),
                     refreshed_at_ms: *now_ms,
+                    expires_at_ms: TimeMs(now_ms.0.saturating_add(life)),
                 }))
             }
             Command::EndSession {

@@ -74,11 +74,13 @@ impl TenantEntry {
                 generation,
                 secret_sha256,
                 refreshed_at_ms,
+                expires_at_ms,
                 ..
             } => self.sessions.change(session_id, |session| {
                 session.generation = *generation;
                 session.secret_sha256.clone_from(secret_sha256);
                 session.refreshed_at_ms = *refreshed_at_ms;
+                session.expires_at_ms = *expires_at_ms;
             }),
             Event::SessionEnded {
                 session_id,

@@ -37,7 +37,7 @@ pub struct SessionRecord {
     pub created_at_ms: TimeMs,
     /// When it was last refreshed.
     pub refreshed_at_ms: TimeMs,
-    /// From when on it cannot be refreshed.
+    /// From when on it cannot be refreshed, unless it is refreshed before.
     pub expires_at_ms: TimeMs,
     /// How often it was refreshed. A refresh token names the generation it was made for, so one used twice shows.
     pub generation: u64,

@@ -24,6 +24,7 @@ fn a_refresh_token_is_good_once() {
     let held = state.tenant("t").unwrap().sessions.get("s1").unwrap();
     assert_eq!((held.generation, held.refreshed_at_ms), (1, TimeMs(20)));
     assert_eq!(held.secret_sha256, digest(3));
+    assert_eq!(held.expires_at_ms, TimeMs(1020), "as long again as before");
     let replayed = state.decide(&refresh("t", "s1", 0, 30));
     assert!(
         matches!(

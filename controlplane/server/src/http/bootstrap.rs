@@ -69,8 +69,8 @@ async fn dev_token(
         }
         let tenant = name("tenant_id", &tenant)?;
         let spec: DevTokenSpec = body.read()?;
-        let minted = tokens::dev_session(&app, &tenant, &spec).await?;
         request::identify_as(&spec.principal, &tenant, None);
+        let minted = tokens::dev_session(&app, &tenant, &spec).await?;
         app.notebook.note(Note {
             tenant: Some(&tenant),
             what: "login",

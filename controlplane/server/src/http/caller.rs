@@ -110,6 +110,15 @@ impl Caller {
     }
 }
 
+/// How far a right reaches that somebody holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// One tenant.
+    Tenant,
+    /// Every tenant.
+    Installation,
+}
+
 /// Why nobody is known by a token.
 enum Unknown {
     Missing,
@@ -146,6 +155,29 @@ impl App {
             )
         });
         self.known(outcome)
+    }
+
+    /// Verifies a token for calls about one tenant that may also come from who holds a right over the installation.
+    /// Anybody else's token from another tenant is refused like one of a tenant that does not exist.
+    pub(crate) fn reach_of(
+        &self,
+        ticket: &Ticket,
+        tenant: &str,
+        action: Action,
+    ) -> Result<Reach, Refusal> {
+        let claimed = ticket.bearer().and_then(|token| claimed_tenant(token).ok());
+        if claimed.is_some_and(|claimed| claimed.as_ref() != tenant)
+            && let Ok(caller) = self.caller(ticket)
+            && caller.may(action, &Resource::Cluster)
+        {
+            return Ok(Reach::Installation);
+        }
+        let caller = self.caller_of(ticket, tenant)?;
+        if caller.may(action, &Resource::Cluster) {
+            return Ok(Reach::Installation);
+        }
+        caller.must(action, &Resource::Tenant(tenant))?;
+        Ok(Reach::Tenant)
     }
 
     /// Verifies a token that a body brings, of somebody other than the caller.

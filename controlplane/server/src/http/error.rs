@@ -47,6 +47,11 @@ impl Refusal {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "validation_error", message)
     }
 
+    pub(crate) fn too_slow() -> Self {
+        let message = "the body did not come in time";
+        Self::new(StatusCode::REQUEST_TIMEOUT, "validation_error", message)
+    }
+
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", message)
     }
@@ -90,6 +95,29 @@ impl Refusal {
 
     pub(crate) fn copy_failed(message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, "copy_failed", message)
+    }
+
+    /// A request that could not even be read.
+    pub(crate) fn unread(status: StatusCode) -> Self {
+        let code = match status {
+            StatusCode::NOT_FOUND => "not_found",
+            StatusCode::METHOD_NOT_ALLOWED => "method_not_allowed",
+            _ if status.is_server_error() => return Self::internal(),
+            _ => "validation_error",
+        };
+        Self::new(status, code, "the request cannot be read")
+    }
+
+    pub(crate) fn members_busy(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message)
+    }
+
+    pub(crate) fn members_refused(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "conflict", message)
+    }
+
+    pub(crate) fn members_unknown(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
     }
 
     pub(crate) fn internal() -> Self {

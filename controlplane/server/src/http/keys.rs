@@ -48,6 +48,25 @@ pub(crate) async fn list(
     answer(&app, &tenant)
 }
 
+/// Puts a new key in the place of all others, at once: whatever any of them signed is good no more. For when a key may
+/// be known to somebody else. Brokers refuse the old keys' tokens, and end what was opened with them, as soon as they
+/// have followed; sessions go on and get tokens of the new key.
+#[utoipa::path(post, path = "/v1/tenants/{tenant_id}/signing-keys/emergency", tag = "keys",
+    params(("tenant_id" = String, Path)), responses((status = 200, body = SigningKeys)))]
+pub(crate) async fn replace(
+    State(app): State<App>,
+    Path(tenant): Path<String>,
+    ticket: Ticket,
+) -> Result<Json<SigningKeys>, Refusal> {
+    let tenant = manager(&app, &ticket, &tenant)?;
+    let (key, public) = make()?;
+    let command = Command::ReplaceKeys(tenant.clone(), public);
+    app.authority
+        .submit_with_key(command, &tenant, &key)
+        .await?;
+    answer(&app, &tenant)
+}
+
 /// Makes a key that verifies and does not sign yet.
 #[utoipa::path(post, path = "/v1/tenants/{tenant_id}/signing-keys", tag = "keys",
     params(("tenant_id" = String, Path)), responses((status = 201, body = SigningKeys)))]
@@ -57,14 +76,7 @@ pub(crate) async fn stage(
     ticket: Ticket,
 ) -> Result<(StatusCode, Json<SigningKeys>), Refusal> {
     let tenant = manager(&app, &ticket, &tenant)?;
-    let key = SigningKey::generate().map_err(|error| {
-        tracing::error!(%error, "no signing key could be made");
-        Refusal::internal()
-    })?;
-    let public = VerifyingKey {
-        kid: key.kid().to_owned(),
-        x: key.public().x.clone(),
-    };
+    let (key, public) = make()?;
     let command = Command::StageKey(tenant.clone(), public);
     app.authority
         .submit_with_key(command, &tenant, &key)
@@ -102,6 +114,18 @@ pub(crate) async fn retire(
         .submit(Command::RetireKey(tenant.clone(), kid))
         .await?;
     answer(&app, &tenant)
+}
+
+fn make() -> Result<(SigningKey, VerifyingKey), Refusal> {
+    let key = SigningKey::generate().map_err(|error| {
+        tracing::error!(%error, "no signing key could be made");
+        Refusal::internal()
+    })?;
+    let public = VerifyingKey {
+        kid: key.kid().to_owned(),
+        x: key.public().x.clone(),
+    };
+    Ok((key, public))
 }
 
 fn manager(app: &App, ticket: &Ticket, tenant: &str) -> Result<TenantId, Refusal> {

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use utoipa::{OpenApi, ToSchema};
 
 use super::{
-    audit, caches, consistency, feeds, issuers, keys, namespaces, rbac, resources,
-    service_accounts, sessions, streams, system, tenants, tokens,
+    audit, caches, consistency, feeds, issuers, keys, members, namespaces, nodes, quotas, rbac,
+    resources, revocations, service_accounts, sessions, streams, system, tenants, tokens,
 };
 
 /// The form of a key set document, for the document's sake.
@@ -57,10 +57,27 @@ pub(crate) struct JwkDocument {
         system::ready,
         system::health,
         system::backup,
+        members::list,
+        members::add,
+        members::remove,
         system::regions,
         system::region,
         audit::of_cluster,
         audit::of_tenant,
+        quotas::list,
+        quotas::set_tenant,
+        quotas::remove_tenant,
+        quotas::get_namespace,
+        quotas::set_namespace,
+        quotas::remove_namespace,
+        quotas::get_principal,
+        quotas::set_principal,
+        quotas::remove_principal,
+        revocations::list,
+        revocations::create,
+        revocations::of_principal,
+        keys::replace,
+        nodes::credential,
         tenants::list,
         tenants::create,
         tenants::delete,

@@ -15,6 +15,8 @@ use crate::limits::PAGE_ITEMS;
 pub(crate) struct Paging {
     limit: Option<String>,
     cursor: Option<String>,
+    #[serde(skip)]
+    malformed: bool,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Paging {
@@ -22,7 +24,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Paging {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
         let query = Query::<Self>::from_request_parts(parts, state).await;
-        Ok(query.map(|Query(paging)| paging).unwrap_or_default())
+        Ok(query.map_or_else(
+            |_| Self {
+                malformed: true,
+                ..Self::default()
+            },
+            |Query(paging)| paging,
+        ))
     }
 }
 
@@ -36,10 +44,13 @@ pub(crate) struct Window {
 impl Paging {
     /// Whether the caller asked for a page at all.
     pub(crate) const fn is_asked_for(&self) -> bool {
-        self.limit.is_some() || self.cursor.is_some()
+        self.malformed || self.limit.is_some() || self.cursor.is_some()
     }
 
     pub(crate) fn read(&self) -> Result<Window, Refusal> {
+        if self.malformed {
+            return Err(Refusal::invalid("the query cannot be read"));
+        }
         let (default, max) = PAGE_ITEMS;
         let limit = match &self.limit {
             None => default,
@@ -107,6 +118,7 @@ mod tests {
             let paging = Paging {
                 limit: Some("2".into()),
                 cursor,
+                malformed: false,
             };
             let page = paging.read().unwrap().cut(items());
             seen.extend(page.items);
@@ -124,6 +136,7 @@ mod tests {
             let paging = Paging {
                 limit: limit.map(str::to_owned),
                 cursor: cursor.map(str::to_owned),
+                malformed: false,
             };
             paging.read().is_err()
         };

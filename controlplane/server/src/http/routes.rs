@@ -3,12 +3,13 @@
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{MethodRouter, delete, get, patch, post};
+use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use super::error::Refusal;
 use super::{
-    audit, caches, consistency, feeds, issuers, keys, namespaces, openapi, rbac, resources,
-    service_accounts, sessions, streams, system, tenants, tokens, watch,
+    audit, caches, consistency, feeds, issuers, keys, members, namespaces, nodes, openapi, quotas,
+    rbac, resources, revocations, service_accounts, sessions, streams, system, tenants, tokens,
+    watch,
 };
 use crate::app::App;
 use crate::limits::BODY_BYTES_MAX;
@@ -66,6 +67,13 @@ fn routes() -> Routes {
     .get("/v1/system/ready", get(system::ready))
     .get("/v1/system/health", get(system::health))
     .add("post", "/v1/system/backup", post(system::backup))
+    .get("/v1/controlplane/members", get(members::list))
+    .add("post", "/v1/controlplane/members", post(members::add))
+    .add(
+        "delete",
+        "/v1/controlplane/members/{member}",
+        delete(members::remove),
+    )
     .get("/v1/regions", get(system::regions))
     .get("/v1/regions/{region_id}", get(system::region))
     .get("/v1/catalogue/snapshot", get(feeds::catalogue_snapshot))
@@ -79,10 +87,42 @@ fn routes() -> Routes {
     .get("/v1/caches/snapshot", get(feeds::caches_snapshot))
     .get("/v1/caches/changes", get(feeds::caches_changes))
     .get("/v1/audit", get(audit::of_cluster))
+    .add(
+        "post",
+        "/v1/nodes/{node_id}/credential",
+        post(nodes::credential),
+    )
     .get("/v1/tenants", get(tenants::list))
     .add("post", "/v1/tenants", post(tenants::create))
     .below(TENANT, "delete", "", delete(tenants::delete));
-    of_identity(of_a_namespace(of_a_tenant(routes)))
+    of_identity(of_a_namespace(of_quotas(of_a_tenant(routes))))
+}
+
+fn of_quotas(routes: Routes) -> Routes {
+    let (namespace, principal) = (
+        "/quotas/namespaces/{namespace}",
+        "/quotas/principals/{principal}",
+    );
+    routes
+        .below(TENANT, "get", "/quotas", get(quotas::list))
+        .below(TENANT, "put", "/quotas", put(quotas::set_tenant))
+        .below(TENANT, "delete", "/quotas", delete(quotas::remove_tenant))
+        .below(TENANT, "get", namespace, get(quotas::get_namespace))
+        .below(TENANT, "put", namespace, put(quotas::set_namespace))
+        .below(
+            TENANT,
+            "delete",
+            namespace,
+            delete(quotas::remove_namespace),
+        )
+        .below(TENANT, "get", principal, get(quotas::get_principal))
+        .below(TENANT, "put", principal, put(quotas::set_principal))
+        .below(
+            TENANT,
+            "delete",
+            principal,
+            delete(quotas::remove_principal),
+        )
 }
 
 fn of_a_tenant(routes: Routes) -> Routes {
@@ -90,6 +130,12 @@ fn of_a_tenant(routes: Routes) -> Routes {
         .below(TENANT, "get", "/.well-known/jwks.json", get(keys::jwks))
         .below(TENANT, "get", "/signing-keys", get(keys::list))
         .below(TENANT, "post", "/signing-keys", post(keys::stage))
+        .below(
+            TENANT,
+            "post",
+            "/signing-keys/emergency",
+            post(keys::replace),
+        )
         .below(
             TENANT,
             "post",
@@ -103,6 +149,14 @@ fn of_a_tenant(routes: Routes) -> Routes {
             delete(keys::retire),
         )
         .below(TENANT, "get", "/audit", get(audit::of_tenant))
+        .below(TENANT, "get", "/revocations", get(revocations::list))
+        .below(TENANT, "post", "/revocations", post(revocations::create))
+        .below(
+            TENANT,
+            "post",
+            "/refresh-tokens/revoke",
+            post(revocations::of_principal),
+        )
         .below(TENANT, "get", "/rbac/policies", get(rbac::policies))
         .below(TENANT, "post", "/rbac/policies", post(rbac::add_policy))
         .below(

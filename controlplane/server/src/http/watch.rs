@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use felix_model::TenantId;
 
-use super::error::Code;
+use super::error::{Code, Refusal};
 use crate::app::App;
 use crate::audit::Note;
 use crate::clock::now;
@@ -36,7 +36,7 @@ async fn around(app: &App, listener: &'static str, request: Request, next: Next)
         path: request.uri().path().to_owned(),
     };
     let answering = async {
-        let response = next.run(request).await;
+        let response = in_one_form(next.run(request).await);
         note(app, &asked, &response);
         response
     };
@@ -49,6 +49,16 @@ async fn around(app: &App, listener: &'static str, request: Request, next: Next)
         response.headers_mut().insert(name, id);
     }
     response
+}
+
+/// The one error body, also for what was refused before a handler was asked.
+fn in_one_form(response: Response) -> Response {
+    let status = response.status();
+    let refused = status.is_client_error() || status.is_server_error();
+    if !refused || response.extensions().get::<Code>().is_some() {
+        return response;
+    }
+    Refusal::unread(status).into_response()
 }
 
 /// What was asked. The query is left out: it says nothing of who was refused.

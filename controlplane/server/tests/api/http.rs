@@ -44,7 +44,8 @@ async fn a_token_of_one_tenant_is_worth_nothing_in_another_and_the_words_are_the
         .call("GET", "/v1/tenants/nobody/namespaces", &world.admin, None)
         .await;
     assert_eq!(existing.status, 401);
-    assert_eq!(existing.body, unknown.body);
+    let said = |answer: &Value| (answer["code"].clone(), answer["message"].clone());
+    assert_eq!(said(&existing.body), said(&unknown.body));
 }
 
 #[tokio::test]
@@ -62,8 +63,11 @@ async fn errors_have_the_one_body() {
     let answer = world
         .get("/v1/tenants/acme/namespaces/ns/streams/nothing")
         .await;
+    let mut body = answer.body.clone();
+    let id = body["request_id"].take();
+    assert!(id.as_str().is_some_and(|id| !id.is_empty()), "{id}");
     assert_eq!(
-        answer.body,
+        body,
         json!({"code": "not_found", "message": "no stream `nothing`", "request_id": null})
     );
     let nowhere = world.get("/v2/nothing").await;
@@ -413,26 +417,6 @@ async fn system_routes_need_no_token() {
     let draining = get("/v1/system/ready").await;
     assert_eq!((draining.status, draining.code()), (503, "not_ready"));
     assert_eq!(get("/v1/system/live").await.status, 200);
-}
-
-#[tokio::test]
-async fn what_comes_with_a_later_version_is_told_apart_from_what_does_not_exist() {
-    let world = World::new().await;
-    for rest in [
-        "token/exchange",
-        "token/refresh",
-        "token/delegate",
-        "idp-issuers",
-    ] {
-        let answer = world
-            .post(&format!("/v1/tenants/acme/{rest}"), &json!({}))
-            .await;
-        assert_eq!(
-            (answer.status, answer.code()),
-            (404, "not_enabled"),
-            "{rest}"
-        );
-    }
 }
 
 #[tokio::test]

@@ -6,9 +6,21 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod accounts;
+mod audit;
 mod bootstrap;
 mod common;
+mod delegate;
 mod durability;
+mod emergency;
+mod exchange;
 mod follow;
 mod http;
+#[path = "../../../../auth/tests/oidc/idp.rs"]
+mod idp;
+mod listings;
+mod login;
+mod quotas;
+mod refresh;
 mod rights;
+mod strangers;

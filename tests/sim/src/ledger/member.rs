@@ -162,9 +162,7 @@ impl World {
             };
             self.show(member, &running);
             if let Some(why) = running.core.has_stopped() {
-                let by_disk =
-                    self.slot(member, |slot| slot.disk.calls()).is_some() && why.contains("IO");
-                if !by_disk || why.to_lowercase().contains("panic") {
+                if !why.contains("input/output error") {
                     self.violate(Check::Running, format!("member {member} stopped: {why}"));
                 }
                 // As whoever watches over processes would.

@@ -135,7 +135,9 @@ async fn replace(world: &World, member: u64, random: &mut Random) -> Option<u64>
 
 async fn take_in_again(world: &World, awaited: Option<u64>) -> Option<u64> {
     let member = awaited?;
-    let leader = world.leading()?.core.clone();
+    let Some(leader) = world.leading().map(|leading| leading.core) else {
+        return awaited;
+    };
     if leader.members().iter().any(|row| row.member == member) {
         return None;
     }

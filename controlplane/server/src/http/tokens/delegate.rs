@@ -13,6 +13,7 @@ use crate::clock::now;
 use crate::http::body::{Raw, name};
 use crate::http::caller::Ticket;
 use crate::http::error::Refusal;
+use crate::revoked::concerning;
 
 /// Mints a token with which the caller acts for somebody: the same person, never wider, never longer, one step only.
 #[utoipa::path(post, path = "/v1/tenants/{tenant_id}/token/delegate", tag = "tokens",
@@ -106,6 +107,10 @@ fn answer(
 ) -> Result<DelegateAnswer, Refusal> {
     let catalogue = app.authority.catalogue();
     let entry = catalogue.tenant(tenant.as_ref()).ok_or_else(nothing_left)?;
+    // On the very state that the new token is dated by: it comes after every revocation of it.
+    if let Some(by) = concerning(entry, subject).covers(subject) {
+        return Err(Refusal::revoked(format!("`subject_token`: {by}")));
+    }
     let at = now().0 / 1000;
     let left = (subject.expires_at_ms.0 / 1000).saturating_sub(at);
     let life = left.min(app.config.exchange_token_ttl_seconds);

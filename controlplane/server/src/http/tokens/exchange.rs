@@ -18,7 +18,7 @@ use felix_meta::{Command, IssuerRecord, PrincipalRecord, SessionAsk, SessionReco
 use felix_model::{TenantId, TimeMs};
 
 use super::ask::Wanted;
-use super::mint::{Holder, Terms, mint_for};
+use super::mint::{Holder, Terms, mint_again, mint_for};
 use super::{caller_place, entry_where, login, not_accepted};
 use crate::app::App;
 use crate::clock::now;
@@ -282,6 +282,7 @@ pub(super) async fn open_session(
     };
     let felix_token = mint_for(app, (tenant, entry), &grounds.holder, wanted, &terms)?;
     let session_life = app.config.refresh_token_ttl_seconds;
+    let holder = grounds.holder.clone();
     let at = now();
     request::identify_as(
         &grounds.holder.principal_id,
@@ -296,7 +297,7 @@ pub(super) async fn open_session(
         groups: grounds.holder.groups,
         audience: wanted.audience.name().to_owned(),
         ask,
-        may_act,
+        may_act: may_act.clone(),
         created_at_ms: at,
         refreshed_at_ms: at,
         expires_at_ms: TimeMs(at.0.saturating_add(session_life.saturating_mul(1000))),
@@ -310,6 +311,8 @@ pub(super) async fn open_session(
         principal: grounds.principal,
     };
     super::submitted(app, command).await?;
+    let minted = (entry.as_ref(), felix_token);
+    let felix_token = mint_again(app, tenant, minted, &holder, wanted, &terms)?;
     Ok(TokenAnswer {
         felix_token,
         expires_in: life,

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use felix_journal::{Disk, LogOptions};
 use felix_model::ClusterId;
 use openraft::error::Fatal;
 use openraft::{Raft, RaftMetrics, ServerState, SnapshotPolicy};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::log_store::{LogFailed, LogStore};
@@ -161,6 +162,8 @@ pub struct Core {
     /// The snapshot that is coming in. Held while one is installed.
     pub(crate) incoming: Arc<tokio::sync::Mutex<Option<Incoming>>>,
     pub(crate) counts: Counts,
+    /// When openraft last answered. One that waits for its disk answers nothing, and what it said before is no news.
+    pulse: Mutex<Instant>,
     pub(crate) stopping: CancellationToken,
 }
 
@@ -191,7 +194,7 @@ impl Core {
             Some(identity) => identity,
             None => create(&place, layout, &options)?,
         };
-        let log = LogStore::open(place.clone(), layout, identity.storage)?;
+        let log = LogStore::open(place.clone(), layout, identity.storage, options.member)?;
         let records = Arc::new(RecordLog::open(place.clone(), layout)?);
         let machine = Machine::open(Arc::clone(&records))?;
         log.agree_with(records.reach().applied)?;
@@ -214,23 +217,56 @@ impl Core {
             place,
             incoming: Arc::default(),
             counts: Counts::default(),
+            pulse: Mutex::new(Instant::now()),
             stopping: CancellationToken::new(),
         });
         core.begin().await?;
         tokio::spawn(Arc::clone(&core).keep());
+        tokio::spawn(Arc::clone(&core).feel_pulse());
         Ok(core)
     }
 
     /// A voter that is alone need not wait for anybody.
     async fn begin(&self) -> Result<(), MemberFailed> {
         if self.options.peers.is_empty() && self.log.is_blank() {
-            self.initialize(BTreeMap::from([(self.options.member, self.own_record())]))
+            return self
+                .initialize(BTreeMap::from([(self.options.member, self.own_record())]))
                 .await
-                .map_err(MemberFailed::Options)?;
-        } else if self.voters() == [self.options.member] {
+                .map_err(MemberFailed::Options);
+        }
+        let own = self.options.member;
+        let is_alone = self
+            .raft
+            .with_raft_state(move |state| state.membership_state.effective().voter_ids().eq([own]))
+            .await?;
+        if is_alone {
             self.raft.trigger().elect().await?;
         }
         Ok(())
+    }
+
+    /// Notes that openraft answers, as long as it does.
+    async fn feel_pulse(self: Arc<Self>) {
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stopping.cancelled() => return,
+                () = sleep(self.options.timing.heartbeat) => {}
+            }
+            let answered = self.raft.with_raft_state(|_| ());
+            if matches!(
+                timeout(self.options.timing.election_max, answered).await,
+                Ok(Ok(()))
+            ) {
+                *self.pulse.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+            }
+        }
+    }
+
+    /// Whether openraft answered lately.
+    fn is_awake(&self) -> bool {
+        let pulse = *self.pulse.lock().unwrap_or_else(PoisonError::into_inner);
+        pulse.elapsed() <= self.options.timing.election_max
     }
 
     /// This member as it belongs into the membership.
@@ -310,6 +346,7 @@ impl Core {
     pub(crate) fn leads_by(&self, metrics: &Metrics) -> bool {
         metrics.running_state.is_ok()
             && metrics.state == ServerState::Leader
+            && self.is_awake()
             && (metrics
                 .membership_config
                 .voter_ids()
@@ -332,6 +369,9 @@ impl Core {
         let metrics = self.metrics();
         if let Err(fatal) = &metrics.running_state {
             return Some(format!("this member has stopped: {fatal}"));
+        }
+        if !self.is_awake() {
+            return Some("this member stands still; its disk may be full or very slow".into());
         }
         let Some(leader) = metrics.current_leader else {
             return Some("no leader is known".into());
