@@ -4,6 +4,7 @@
 //! task, and a look into the log goes to a thread that may block.
 
 mod append;
+mod describe;
 mod fetch;
 mod lookup;
 mod trim;
@@ -52,7 +53,7 @@ async fn one(
             let given = own_tenant(state, names.tenant()).and_then(|()| producer_id(&ask));
             answer(caller, given.map(Reply::RawProducerId));
         }
-        Ask::RawDescribe(ask) => lookup::describe(state, names, &ask, caller).await,
+        Ask::RawDescribe(ask) => describe::describe(state, names, &ask, caller).await,
         Ask::RawOffsets(ask) => lookup::offsets(state, names, &ask, caller).await,
         Ask::RawEpochEnd(ask) => lookup::epoch_end(state, names, &ask, caller).await,
         Ask::RawDeleteRecords(ask) => trim::delete_records(state, names, &ask, caller).await,
