@@ -287,6 +287,44 @@ mod tests {
         }
 
         #[test]
+        fn a_session_never_gets_more_than_it_asked_for_however_its_owners_rights_grow(
+            held in prop::collection::vec(permission(), 1..5),
+            gained in prop::collection::vec(permission(), 0..5),
+            asked in prop::collection::vec(permission(), 1..4),
+            taken_on in prop::collection::vec(permission(), 1..3),
+        ) {
+            let ask = Ask { permissions: asked.clone(), ..Ask::default() };
+            let all: Vec<Permission> = held.iter().chain(&gained).cloned().collect();
+            let Ok(refreshed) = narrow(&all, &ask) else { return Ok(()) };
+            let owner = Permissions::compile("t", all);
+            // What the asked pairs would allow if somebody held them, restrictions aside.
+            let covered = |action: Action, resource: &Resource<'_>| {
+                asked.iter().any(|pair| {
+                    (pair.action == action || action.implied_by().contains(&pair.action))
+                        && pair.object.covers(resource)
+                })
+            };
+            // A gateway takes a part of that, or of as much as it likes to ask for.
+            let part = Ask { permissions: taken_on, ..Ask::default() };
+            let delegated = narrow(&refreshed, &part).unwrap_or_default();
+            let refreshed = Permissions::compile("t", refreshed);
+            let delegated = Permissions::compile("t", delegated);
+            for action in ACTIONS {
+                for resource in universe() {
+                    let may = refreshed.allows(*action, &resource);
+                    prop_assert!(!may || owner.allows(*action, &resource), "{action} {resource:?}");
+                    // Group grants that restrict are kept unasked; they allow their own group, which the owner may.
+                    let restricting = matches!(resource, Resource::Group { .. });
+                    prop_assert!(
+                        !may || restricting || covered(*action, &resource),
+                        "{action} {resource:?}"
+                    );
+                    prop_assert!(!delegated.allows(*action, &resource) || may, "{action} {resource:?}");
+                }
+            }
+        }
+
+        #[test]
         fn an_empty_ask_keeps_every_right(held in prop::collection::vec(permission(), 1..6)) {
             let kept = narrow(&held, &Ask::default()).unwrap();
             let before = Permissions::compile("t", held);

@@ -187,7 +187,7 @@ impl Config {
 }
 
 /// The variable that names the file itself.
-pub const CONFIG: &str = "FELIX_KAFKA_CONFIG";
+const CONFIG: &str = "FELIX_KAFKA_CONFIG";
 
 /// A switch: `true`, `false`, or the `1` and `0` that environment variables carry.
 fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {

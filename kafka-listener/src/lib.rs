@@ -27,6 +27,7 @@ mod upstream;
 mod who;
 mod wire;
 
+pub use api::readable;
 pub use config::{Config, ConfigRefused, ENVIRONMENT};
 pub use listener::{Anonymous, Embedding, Running, StartRefused, start};
 pub use metrics::CATALOGUE as METRICS;

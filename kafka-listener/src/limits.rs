@@ -30,6 +30,9 @@ pub(crate) const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
 /// An answer must make way for this long at most before the connection is given up.
 pub(crate) const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// What a client sent before it ended its side is carried out for this long.
+pub(crate) const LEFT_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// A connection on which nothing happens is closed after this long, as Kafka does (`connections.max.idle.ms`).
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 

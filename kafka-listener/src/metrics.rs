@@ -35,7 +35,7 @@ pub const CATALOGUE: &[(&str, &str, &str)] = &[
     (
         "counter",
         "felix_kafka_sessions_expired_total",
-        "Connections closed because their login ran out and was not renewed.",
+        "Connections closed because their login ran out and was not renewed, or was revoked.",
     ),
     ("counter", "felix_kafka_requests_total", "Requests heard."),
     (

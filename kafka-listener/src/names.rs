@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use felix_auth::{KeySet, PublicKey};
+use felix_auth::{KeySet, PublicKey, Revocation, Revocations, RevokedKind};
 use felix_controlplane_client::{Follower, FollowerState};
-use felix_meta::{Revision, TenantEntry};
+use felix_meta::TenantEntry;
 use felix_model::TenantId;
 
 use crate::limits::UNKNOWN_NAME_TTL;
@@ -21,10 +21,25 @@ pub(crate) struct Names {
     caught_up: Mutex<Option<Instant>>,
 }
 
+/// What a login rests on: the keys of its tenant, and what of it was revoked.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    pub(crate) keys: Arc<KeySet>,
+    pub(crate) revocations: Arc<Revocations>,
+}
+
+impl Standing {
+    /// Whether nothing changed between the two.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.keys, &other.keys) && Arc::ptr_eq(&self.revocations, &other.revocations)
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Made {
     entry: Arc<TenantEntry>,
     keys: Arc<KeySet>,
+    revocations: Arc<Revocations>,
     topics: Arc<Topics>,
 }
 
@@ -41,6 +56,14 @@ impl Names {
     pub(crate) fn keys(&self, tenant: &TenantId) -> Arc<KeySet> {
         self.made(tenant)
             .map_or_else(Arc::default, |made| made.keys)
+    }
+
+    /// What logins of a tenant rest on; `None` once nobody knows the tenant.
+    pub(crate) fn standing(&self, tenant: &TenantId) -> Option<Standing> {
+        self.made(tenant).map(|made| Standing {
+            keys: made.keys,
+            revocations: made.revocations,
+        })
     }
 
     /// The topics of a tenant as far as they are known here; none for a tenant nobody knows.
@@ -79,11 +102,6 @@ impl Names {
         }
     }
 
-    /// How new the catalogue held here is.
-    pub(crate) fn revision(&self) -> Revision {
-        self.follower.current().revision()
-    }
-
     /// Whether a catalogue is held that this build understands.
     pub(crate) fn state(&self) -> FollowerState {
         self.follower.state().borrow().clone()
@@ -98,22 +116,52 @@ impl Names {
         {
             return Some(made.clone());
         }
-        let public: Vec<PublicKey> = entry
-            .keys
-            .iter()
-            .map(|key| PublicKey {
-                kid: key.kid.clone(),
-                x: key.x.clone(),
-            })
-            .collect();
+        // Most changes are to streams: what logins rest on is made again only when it changed.
+        let before = known.get(tenant);
         let made = Made {
-            entry: Arc::clone(entry),
-            keys: Arc::new(KeySet::new(&public)),
+            keys: before
+                .filter(|before| before.entry.keys == entry.keys)
+                .map_or_else(|| Arc::new(keys(entry)), |before| Arc::clone(&before.keys)),
+            revocations: before
+                .filter(|before| before.entry.revocations == entry.revocations)
+                .map_or_else(
+                    || Arc::new(revocations(entry)),
+                    |before| Arc::clone(&before.revocations),
+                ),
             topics: Arc::new(Topics::of(entry)),
+            entry: Arc::clone(entry),
         };
         known.retain(|tenant, _| catalogue.tenant(tenant.as_str()).is_some());
         known.insert(tenant.clone(), made.clone());
         Some(made)
+    }
+}
+
+fn keys(entry: &TenantEntry) -> KeySet {
+    let public = entry.keys.iter().map(|key| PublicKey {
+        kid: key.kid.clone(),
+        x: key.x.clone(),
+    });
+    KeySet::new(&public.collect::<Vec<_>>())
+}
+
+fn revocations(entry: &TenantEntry) -> Revocations {
+    let records = entry.revocations.iter().map(|record| Revocation {
+        kind: kind(record.kind),
+        id: &record.id,
+        not_before_ms: record.not_before_ms,
+    });
+    Revocations::new(records)
+}
+
+const fn kind(kind: felix_meta::RevokedKind) -> RevokedKind {
+    match kind {
+        felix_meta::RevokedKind::Principal => RevokedKind::Principal,
+        felix_meta::RevokedKind::Session => RevokedKind::Session,
+        felix_meta::RevokedKind::Token => RevokedKind::Token,
+        felix_meta::RevokedKind::Role => RevokedKind::Role,
+        felix_meta::RevokedKind::Issuer => RevokedKind::Issuer,
+        felix_meta::RevokedKind::Tenant => RevokedKind::Tenant,
     }
 }
 

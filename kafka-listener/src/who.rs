@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use felix_auth::{Action, Principal, Resource};
+use felix_auth::{Action, Audience, Principal, Resource, verify};
 use felix_client::raw::{Raw, RawStream};
 use felix_client::{CallFailed, ConnectFailed};
 use felix_controlplane_client::{Api as ControlPlane, TokenSource};
@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 
 use crate::limits::{LOGINS_SHARED_MAX, STREAMS_KEPT_MAX};
+use crate::names::{Names, Standing};
 use crate::topics::{Topic, TopicId};
 use crate::upstream::Upstream;
 
@@ -24,6 +25,8 @@ pub(crate) struct Who {
     /// His token for the control plane, if his credential gave one.
     control: Option<ControlPlane>,
     raw: OnceCell<Raw>,
+    /// What the login rested on when it was found to stand.
+    judged: Mutex<Option<Standing>>,
     /// Streams that were used, by the id of their topic.
     streams: Mutex<HashMap<TopicId, Arc<RawStream>>>,
 }
@@ -123,6 +126,24 @@ impl Who {
     pub(crate) fn is_expired(&self, now: TimeMs) -> bool {
         self.principal.is_expired(now)
     }
+
+    /// Whether what his login rests on is still there. Judged again only when keys or revocations of the tenant
+    /// changed since it was judged last.
+    pub(crate) fn stands(&self, names: &Names, now: TimeMs) -> bool {
+        let Some(standing) = names.standing(self.tenant()) else {
+            return false;
+        };
+        let mut judged = lock(&self.judged);
+        if judged.as_ref().is_some_and(|judged| judged.is(&standing)) {
+            return true;
+        }
+        let verified = verify(&self.token, self.tenant(), Audience::Broker, &standing.keys, now);
+        let stands = verified.is_ok() && standing.revocations.covers(&self.principal).is_none();
+        if stands {
+            *judged = Some(standing);
+        }
+        stands
+    }
 }
 
 /// Those who are logged in, by a digest of their token.
@@ -152,6 +173,7 @@ impl Logins {
             token: tokens.broker,
             control,
             raw: OnceCell::new(),
+            judged: Mutex::default(),
             streams: Mutex::default(),
         });
         if known.len() >= LOGINS_SHARED_MAX {

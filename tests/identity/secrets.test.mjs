@@ -124,7 +124,13 @@ async function wholeRun() {
   secret('Postgres password', POSTGRES_PASSWORD);
   secret('peer token', PEER_TOKEN);
   const printer = new Person('printer');
-  for (const program of ['felix-controlplane', 'felix-broker']) await printer.prints(join(PROGRAMS, program), settings(printer));
+  const printed = settings(printer);
+  for (const program of ['felix-controlplane', 'felix-broker']) await printer.prints(join(PROGRAMS, program), printed);
+  // What is wrong with an address is told without the address.
+  for (const address of [`postgres://felix:${POSTGRES_PASSWORD}@127.0.0.1:1/felix?passwrod=x`, `felix:${POSTGRES_PASSWORD}@x`]) {
+    const environment = { ...printed, FELIX_CONTROLPLANE_POSTGRES_URL: address };
+    await printer.prints(join(PROGRAMS, 'felix-controlplane'), environment);
+  }
 }
 
 /// Every setting that holds a secret or names one.
@@ -137,8 +143,8 @@ function settings(person) {
     FELIX_BOOTSTRAP_ENABLED: 'true',
     FELIX_BOOTSTRAP_TOKEN: PEER_TOKEN,
     FELIX_BOOTSTRAP_TOKEN_PREVIOUS: PEER_TOKEN,
+    FELIX_CONTROLPLANE_STORAGE_BACKEND: 'postgres',
     FELIX_CONTROLPLANE_POSTGRES_URL: `postgres://felix:${POSTGRES_PASSWORD}@127.0.0.1:1/felix`,
-    FELIX_CONTROLPLANE_RAFT_PEER_TOKEN_FILE: token,
     FELIX_NODE_TOKEN: felix.token,
   };
 }

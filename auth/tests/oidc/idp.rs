@@ -1,5 +1,10 @@
 //! An identity provider on a free port of this machine, with keys of its own, that also misbehaves when it is told to.
 
+#![allow(
+    dead_code,
+    reason = "two test programs share this, and neither uses all of it"
+)]
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
@@ -73,7 +78,6 @@ impl Idp {
     }
 
     /// Lets the discovery document name another issuer.
-    #[allow(dead_code, reason = "not every test program tells this lie")]
     pub(crate) fn call_itself(&self, issuer: &str) {
         issuer.clone_into(&mut self.state.issuer.lock().unwrap());
     }
@@ -84,13 +88,11 @@ impl Idp {
     }
 
     /// How often the discovery document was fetched.
-    #[allow(dead_code, reason = "not every test program counts these")]
     pub(crate) fn discoveries(&self) -> usize {
         self.state.discoveries.load(Ordering::SeqCst)
     }
 
     /// How often anything else was asked for.
-    #[allow(dead_code, reason = "not every test program counts these")]
     pub(crate) fn other_requests(&self) -> usize {
         self.state.others.load(Ordering::SeqCst)
     }
@@ -126,6 +128,7 @@ impl Key {
     /// An RSA key. One pair serves the whole process, because making one takes seconds.
     pub(crate) fn rsa(kid: &str, algorithm: Algorithm) -> Self {
         static PAIR: LazyLock<Vec<u8>> = LazyLock::new(|| {
+            #[expect(deprecated, reason = "it is old only where side channels matter")]
             let key = rsa::RsaPrivateKey::new(&mut Os, 2048).unwrap();
             key.to_pkcs1_der().unwrap().as_bytes().to_vec()
         });

@@ -72,6 +72,7 @@ fn a_control_plane_shows_no_secret_of_its_configuration() {
     let config = felix_controlplane::Config {
         bootstrap_token: felix_controlplane::Secret(SECRET.into()),
         bootstrap_token_previous: felix_controlplane::Secret(SECRET.into()),
+        postgres_url: felix_controlplane::Secret(format!("postgres://felix:{SECRET}@db/felix")),
         ..felix_controlplane::Config::default()
     };
     assert!(!format!("{config:?}").contains(SECRET));

@@ -34,7 +34,9 @@ pub(super) async fn answer(
     request: DescribeAclsRequest,
 ) -> DescribeAclsResponse {
     match rules(&ctx).await {
-        Ok(rules) => DescribeAclsResponse::default().with_resources(described(&request, &rules)),
+        Ok(rules) => DescribeAclsResponse::default()
+            .with_error_message(None)
+            .with_resources(described(&request, &rules)),
         Err(refused) => DescribeAclsResponse::default()
             .with_error_code(refused.code)
             .with_error_message(Some(text(&refused.message))),

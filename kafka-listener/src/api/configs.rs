@@ -42,6 +42,7 @@ pub(super) async fn answer(
         .await;
     let results = request.resources.iter().map(|asked| {
         let result = DescribeConfigsResult::default()
+            .with_error_message(None)
             .with_resource_type(asked.resource_type)
             .with_resource_name(asked.resource_name.clone());
         match list(&ctx, asked) {
@@ -118,6 +119,7 @@ fn of_listener(ctx: &Ctx) -> Vec<Setting> {
 
 fn shown(head: &Head, setting: &Setting) -> DescribeConfigsResourceResult {
     let mut shown = DescribeConfigsResourceResult::default()
+        .with_documentation(None)
         .with_name(text(setting.name))
         .with_value(Some(text(&setting.value)))
         .with_read_only(setting.read_only)
@@ -136,6 +138,7 @@ pub(super) async fn alter(
     let mut responses = Vec::with_capacity(request.resources.len());
     for resource in &request.resources {
         let response = AlterConfigsResourceResponse::default()
+            .with_error_message(None)
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone());
         responses.push(match change(&ctx, resource, request.validate_only).await {

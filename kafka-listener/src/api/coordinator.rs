@@ -47,7 +47,9 @@ pub(super) async fn answer(
         return FindCoordinatorResponse::default().with_coordinators(coordinators.collect());
     }
     let (error, message) = judge(request.key_type, &request.key);
-    let response = FindCoordinatorResponse::default().with_error_code(error);
+    let response = FindCoordinatorResponse::default()
+        .with_error_code(error)
+        .with_error_message(None);
     if error == NONE {
         return response.with_node_id(node).with_host(host).with_port(port);
     }

@@ -108,7 +108,10 @@ fn result(
     topic: &CreatableTopic,
     made: Result<(), Refused>,
 ) -> CreatableTopicResult {
-    let result = CreatableTopicResult::default().with_name(topic.name.clone());
+    let result = CreatableTopicResult::default()
+        .with_name(topic.name.clone())
+        .with_error_message(None)
+        .with_configs(None);
     match made {
         Err(refused) => result
             .with_error_code(refused.code)

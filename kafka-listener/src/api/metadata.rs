@@ -42,7 +42,10 @@ pub(super) async fn answer(
     let asked = asked.filter(|asked| head.version > 0 || !asked.is_empty());
     let operations = request.include_topic_authorized_operations;
     let topics = match asked {
-        None => all(&ctx, operations),
+        None => {
+            ctx.shared.names.catch_up().await;
+            all(&ctx, operations)
+        }
         Some(asked) => {
             let makes = request.allow_auto_topic_creation;
             some(&ctx, &head, asked, makes, operations).await

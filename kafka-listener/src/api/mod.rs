@@ -18,8 +18,11 @@ mod metadata;
 mod partitions;
 mod produce;
 mod producer_id;
+mod readable;
 mod reassignments;
 pub(crate) mod settings;
+
+pub use self::readable::readable;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

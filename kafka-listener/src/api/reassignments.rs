@@ -13,5 +13,5 @@ pub(super) async fn answer(
     _head: Head,
     _request: ListPartitionReassignmentsRequest,
 ) -> ListPartitionReassignmentsResponse {
-    ListPartitionReassignmentsResponse::default()
+    ListPartitionReassignmentsResponse::default().with_error_message(None)
 }

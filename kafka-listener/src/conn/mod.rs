@@ -19,7 +19,7 @@ pub(crate) use self::pending::{Pending, Work};
 use crate::api::{self, Answer, Call, Ctx, Head};
 use crate::limits::{
     AUTHENTICATION_TIMEOUT, CONTROL_FRAME_BYTES_MAX, FRAME_BYTES_BEFORE_AUTH, FRAME_BYTES_MAX,
-    FRAME_TIMEOUT, IDLE_TIMEOUT, SEND_TIMEOUT, UNANSWERED_MAX, UNSENT_BYTES_MAX,
+    FRAME_TIMEOUT, IDLE_TIMEOUT, LEFT_TIMEOUT, SEND_TIMEOUT, UNANSWERED_MAX, UNSENT_BYTES_MAX,
 };
 use crate::listener::{Shared, now};
 use crate::sasl::{self, Exchange};
@@ -48,6 +48,8 @@ enum Closed {
     NotLoggedIn { api: &'static str },
     #[error("the login ran out")]
     Expired,
+    #[error("what the login rests on was revoked")]
+    Revoked,
     #[error("nothing happened for {0:?}")]
     Late(Duration),
 }
@@ -74,6 +76,8 @@ struct Conn {
     judging: bool,
     /// No more is read; what was read is answered.
     closing: bool,
+    /// When the client ended its side.
+    left: Option<Instant>,
 }
 
 /// Serves a connection until either side ends it.
@@ -108,6 +112,7 @@ impl Conn {
             muted: None,
             judging: false,
             closing: false,
+            left: None,
         }
     }
 
@@ -145,10 +150,13 @@ impl Conn {
                 }
                 () = draining.cancelled(), if !self.closing => self.closing = true,
                 more = frames.fill(reader), if reads => {
-                    if !more? {
-                        return Ok(());
-                    }
                     self.active = Instant::now();
+                    if !more? {
+                        // What was sent before the end is still carried out: a producer that waits for no
+                        // acknowledgement sends and goes.
+                        self.closing = true;
+                        self.left = Some(self.active);
+                    }
                 }
                 () = sleep_until(deadline) => {
                     if self.muted.take().is_none() {
@@ -183,6 +191,9 @@ impl Conn {
     fn deadline(&self, amid: bool) -> (Duration, Instant) {
         if let Some(until) = self.muted {
             return (Duration::ZERO, until);
+        }
+        if let Some(left) = self.left {
+            return (LEFT_TIMEOUT, left + LEFT_TIMEOUT);
         }
         if !self.outbox.is_empty() {
             return (SEND_TIMEOUT, self.active + SEND_TIMEOUT);
@@ -321,6 +332,9 @@ impl Conn {
                 if ctx.who.is_expired(now()) {
                     return Err(Closed::Expired);
                 }
+                if !ctx.who.stands(&self.shared.names, now()) {
+                    return Err(Closed::Revoked);
+                }
                 api::begin(ctx, call).map(Begun::Later).map_err(malformed)
             }
         }
@@ -343,7 +357,7 @@ impl Conn {
                 tracing::warn!(%peer, %why, "a connection is closed");
             }
             Closed::NotLoggedIn { .. } => tracing::info!(%peer, %why, "a connection is closed"),
-            Closed::Expired => {
+            Closed::Expired | Closed::Revoked => {
                 metrics.sessions_expired.increment(1);
                 tracing::info!(%peer, %why, "a connection is closed");
             }

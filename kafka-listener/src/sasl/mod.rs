@@ -160,6 +160,7 @@ impl Step {
             Err(refused) if mechanism == Mechanism::OAuthBearer => {
                 // The client is told in the mechanism's own words first, and says that it heard.
                 let body = SaslAuthenticateResponse::default()
+                    .with_error_message(None)
                     .with_auth_bytes(oauthbearer::refusal(&refused));
                 let judged = Judged {
                     exchange: Exchange::Refused(refused.0),
@@ -197,7 +198,7 @@ impl Step {
         // 0 would mean for ever.
         let longest = LOGIN_LIFE_MAX.as_millis().try_into().unwrap_or(i64::MAX);
         let life = i64::try_from(life).unwrap_or(longest).clamp(1, longest);
-        let mut body = SaslAuthenticateResponse::default();
+        let mut body = SaslAuthenticateResponse::default().with_error_message(None);
         if self.head.version >= 1 {
             body.session_lifetime_ms = life;
         }

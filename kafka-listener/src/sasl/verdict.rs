@@ -37,7 +37,12 @@ pub(super) async fn judge(
             "this token is for development and is accepted from this host only".into(),
         ));
     }
-    Ok(shared.logins.share(principal, tokens, &shared.upstream))
+    let who = shared.logins.share(principal, tokens, &shared.upstream);
+    if who.stands(&shared.names, now()) {
+        Ok(who)
+    } else {
+        Err(LoginRefused("this token was revoked".into()))
+    }
 }
 
 /// The tenant of what looks like a Felix token; the one that was named with it comes first, so that a token of another

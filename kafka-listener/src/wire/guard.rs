@@ -2,7 +2,8 @@
 //!
 //! The library that decodes requests makes room for as many elements as a request says it has. So every count and
 //! length of a request is first held against the bytes that are left, by walking the request along the types of its
-//! fields. What the walk lets through ends exactly where the request does.
+//! fields. What is left behind the last field is ignored, as Kafka does: librdkafka sends three bytes too many in some
+//! requests.
 
 use super::api::{Api, flexible_request};
 use super::read::Malformed;
@@ -60,11 +61,7 @@ pub(crate) fn check(api: Api, version: i16, body: &[u8]) -> Result<(), Malformed
         flexible: flexible_request(api, version),
         elements: 0,
     };
-    walk.fields(schema::of(api))?;
-    match walk.rest.len() {
-        0 => Ok(()),
-        left => Err(Malformed::Left(left)),
-    }
+    walk.fields(schema::of(api))
 }
 
 struct Walk<'a> {
@@ -239,12 +236,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_over_is_refused() {
-        assert_eq!(
-            check(Api::Metadata, 0, &[0, 0, 0, 0, 9]),
-            Err(Malformed::Left(1))
-        );
-        assert_eq!(check(Api::Metadata, 0, &[0, 0, 0, 0]), Ok(()));
+    fn what_is_left_over_is_ignored() {
+        assert_eq!(check(Api::Metadata, 0, &[0, 0, 0, 0, 9]), Ok(()));
+        assert!(check(Api::Metadata, 0, &[0, 0, 0]).is_err());
     }
 
     #[test]

@@ -33,17 +33,6 @@ pub(crate) enum Malformed {
     /// A text is not UTF-8.
     #[error("a text is not UTF-8")]
     Text,
-    /// A tagged field has another size than its type.
-    #[error("tag {tag} has {size} bytes")]
-    Tag {
-        /// The tag.
-        tag: u32,
-        /// Its announced size.
-        size: usize,
-    },
-    /// Bytes are left after the last field.
-    #[error("{0} bytes are left after the last field")]
-    Left(usize),
 }
 
 /// Reads fields from the front of a request. Slices share the request's memory.
@@ -57,7 +46,7 @@ impl Reader {
         Self { bytes }
     }
 
-    pub(crate) fn left(&self) -> usize {
+    fn left(&self) -> usize {
         self.bytes.len()
     }
 

@@ -57,7 +57,7 @@ struct Staged {
 
 /// What the writer does next.
 enum Next {
-    Write(Job),
+    Write(Box<Job>),
     Follow,
     End,
 }
@@ -102,7 +102,7 @@ impl Writer {
         moved.mark_changed();
         loop {
             match self.next(&mut waiting, &mut moved) {
-                Next::Write(first) => self.flush(first, &mut waiting),
+                Next::Write(first) => self.flush(*first, &mut waiting),
                 Next::Follow => {
                     let wanted = *moved.borrow_and_update();
                     // A ledger that tells before one can read is asked again.
@@ -137,7 +137,7 @@ impl Writer {
             tokio::select! {
                 biased;
                 Ok(()) = moved.changed() => Next::Follow,
-                job = waiting.recv() => job.map_or(Next::End, Next::Write),
+                job = waiting.recv() => job.map_or(Next::End, |job| Next::Write(Box::new(job))),
                 () = tokio::time::sleep(FOLLOW_RETRY), if behind => Next::Follow,
             }
         })

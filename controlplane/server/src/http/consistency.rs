@@ -35,8 +35,8 @@ async fn confirm_if_asked(app: &App, query: Option<&str>) -> Result<(), Refusal>
 
 /// What the last parameter of that name says.
 fn asked(query: &str) -> Option<&str> {
-    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    let (_, value) = pairs.filter(|(name, _)| *name == PARAMETER).last()?;
+    let mut pairs = query.rsplit('&').filter_map(|pair| pair.split_once('='));
+    let (_, value) = pairs.find(|(name, _)| *name == PARAMETER)?;
     Some(value)
 }
 

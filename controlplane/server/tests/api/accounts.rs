@@ -183,7 +183,7 @@ async fn an_issuer_that_could_hand_people_over_needs_the_right_over_the_installa
 async fn an_issuer_has_a_url_that_may_be_fetched() {
     let world = World::new().await;
     let path = "/v1/tenants/acme/idp-issuers";
-    for url in [
+    for (n, url) in [
         "http://login.example.com",
         "https://10.0.0.1",
         "https://192.168.1.1/realm",
@@ -196,7 +196,10 @@ async fn an_issuer_has_a_url_that_may_be_fetched() {
         "ftp://login.example.com",
         "login.example.com",
         "",
-    ] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
         let body = json!({"issuer": url, "audiences": ["app"]});
         let refused = world.post(path, &body).await;
         assert_eq!(refused.status, 400, "{url}: {refused:?}");
@@ -204,7 +207,7 @@ async fn an_issuer_has_a_url_that_may_be_fetched() {
             continue;
         }
         let body = json!({
-            "issuer": "https://192.0.2.1.nip.example",
+            "issuer": format!("https://login{n}.example"),
             "audiences": ["app"],
             "jwks_url": url,
         });

@@ -18,6 +18,7 @@ mod follow;
 mod http;
 #[path = "../../../../auth/tests/oidc/idp.rs"]
 mod idp;
+mod listings;
 mod login;
 mod quotas;
 mod refresh;

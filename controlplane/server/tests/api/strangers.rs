@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::common;
 use crate::idp::Key;
 use crate::login::{Ask, Login, now, seen};
 
@@ -10,7 +11,13 @@ async fn every_route_answers_a_stranger_alike_whether_or_not_the_tenant_exists()
     let login = Login::new().await;
     let routes = routes(&login).await;
     assert!(routes.len() > 40, "{}", routes.len());
-    let good_elsewhere = login.world.operator.clone();
+    let spec = json!({"initial_admin_principals": ["p:admin"]});
+    let made = login
+        .world
+        .bootstrap("elsewhere/initialize", common::BOOTSTRAP, &spec)
+        .await;
+    assert_eq!(made.status, 200);
+    let good_elsewhere = common::token(&login.world.plane, "elsewhere", "p:admin");
     for (method, path) in &routes {
         for bearer in ["", "nonsense", "a.b.c", good_elsewhere.as_str()] {
             for body in [None, Some(json!({})), Some(json!([1]))] {

@@ -68,6 +68,14 @@ pub(super) fn begin(ctx: &Arc<Ctx>, call: Call) -> Result<Work<Answer>, Unreadab
     Ok(Box::pin(async move { serve(&ctx, &head, request).await }))
 }
 
+/// Whether the bytes are such a request.
+///
+/// # Errors
+/// [`Unreadable`] when they are not.
+pub(super) fn readable(call: Call) -> Result<(), Unreadable> {
+    Ok(Request::read(call.head.version, call.body).map(drop)?)
+}
+
 async fn serve(ctx: &Ctx, head: &Head, mut request: Request) -> Answer {
     let sessions = &ctx.shared.fetch_sessions;
     let owner = (

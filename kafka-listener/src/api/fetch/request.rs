@@ -76,19 +76,16 @@ impl Request {
             reader.nullable_text(flexible)?;
         }
         reader.skip_tags(flexible)?;
-        match reader.left() {
-            0 => Ok(Self {
-                max_wait_ms,
-                min_bytes,
-                max_bytes,
-                committed,
-                session_id,
-                session_epoch,
-                wanted,
-                forgotten,
-            }),
-            left => Err(Malformed::Left(left)),
-        }
+        Ok(Self {
+            max_wait_ms,
+            min_bytes,
+            max_bytes,
+            committed,
+            session_id,
+            session_epoch,
+            wanted,
+            forgotten,
+        })
     }
 }
 

@@ -85,6 +85,20 @@ pub(super) fn begin(ctx: &Arc<Ctx>, call: Call) -> Result<Work<Answer>, Unreadab
     }))
 }
 
+/// Whether the bytes are such a request.
+///
+/// # Errors
+/// [`Unreadable`] when they are not.
+pub(super) fn readable(call: Call) -> Result<(), Unreadable> {
+    let request = Request::read(call.head.version, call.body)?;
+    let partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
+    for records in partitions.filter_map(|partition| partition.records.as_ref()) {
+        // Whether it is a batch is for the partition's answer to say.
+        let _ = BatchHead::read(records);
+    }
+    Ok(())
+}
+
 /// Puts every batch on its way, in order. Requests of one connection come here one after the other.
 async fn send(ctx: &Ctx, head: &Head, request: &Request, deadline: Instant) -> Vec<Sent> {
     let early = request.acks == 0;

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::Json;
 use axum::extract::{Path, State};
 use felix_auth::oidc::{Trust, UpstreamToken, VerifyFailed, Vouched};
 use felix_auth::{
@@ -18,11 +17,11 @@ use felix_meta::{Command, IssuerRecord, PrincipalRecord, SessionAsk, SessionReco
 use felix_model::{TenantId, TimeMs};
 
 use super::ask::Wanted;
-use super::mint::{Holder, Terms, mint_for};
+use super::mint::{Holder, Terms, mint_again, mint_for};
 use super::{caller_place, entry_where, login, not_accepted};
 use crate::app::App;
 use crate::clock::now;
-use crate::http::body::Raw;
+use crate::http::body::{Raw, Unkept};
 use crate::http::caller::Ticket;
 use crate::http::error::Refusal;
 use crate::request;
@@ -36,7 +35,7 @@ pub(crate) async fn exchange(
     Path(tenant): Path<String>,
     ticket: Ticket,
     body: Raw,
-) -> Result<Json<TokenAnswer>, Refusal> {
+) -> Result<Unkept<TokenAnswer>, Refusal> {
     let exchanging = async {
         let bearer = ticket
             .bearer()
@@ -56,7 +55,7 @@ pub(crate) async fn exchange(
         };
         open_session(&app, (&tenant, &entry), &wanted, opening).await
     };
-    login(&app, &tenant, exchanging).await.map(Json)
+    login(&app, &tenant, exchanging).await.map(Unkept)
 }
 
 /// On what grounds somebody is believed.
@@ -282,6 +281,7 @@ pub(super) async fn open_session(
     };
     let felix_token = mint_for(app, (tenant, entry), &grounds.holder, wanted, &terms)?;
     let session_life = app.config.refresh_token_ttl_seconds;
+    let holder = grounds.holder.clone();
     let at = now();
     request::identify_as(
         &grounds.holder.principal_id,
@@ -296,7 +296,7 @@ pub(super) async fn open_session(
         groups: grounds.holder.groups,
         audience: wanted.audience.name().to_owned(),
         ask,
-        may_act,
+        may_act: may_act.clone(),
         created_at_ms: at,
         refreshed_at_ms: at,
         expires_at_ms: TimeMs(at.0.saturating_add(session_life.saturating_mul(1000))),
@@ -310,6 +310,8 @@ pub(super) async fn open_session(
         principal: grounds.principal,
     };
     super::submitted(app, command).await?;
+    let minted = (entry.as_ref(), felix_token);
+    let felix_token = mint_again(app, tenant, minted, &holder, wanted, &terms)?;
     Ok(TokenAnswer {
         felix_token,
         expires_in: life,

@@ -1,5 +1,7 @@
 //! From somebody who was believed to a token of his.
 
+use std::sync::Arc;
+
 use felix_auth::{
     Claims, Held, LEEWAY_SECONDS, MintFailed, held_by, issuer_digest, mint, random_id,
 };
@@ -72,6 +74,28 @@ pub(super) fn mint_for(
     claims.idp = holder.issuer.as_deref().map(issuer_digest);
     claims.loopback_only = terms.loopback_only;
     sign(app, entry, claims)
+}
+
+/// The token as it is to be now that its session is in the ledger: the same one, unless rules or revocations came in
+/// between. An instance that was behind would otherwise hand out what was taken away, dated after it was.
+pub(super) fn mint_again(
+    app: &App,
+    tenant: &TenantId,
+    (known, minted): (&TenantEntry, String),
+    holder: &Holder,
+    wanted: &Wanted,
+    terms: &Terms<'_>,
+) -> Result<String, Refusal> {
+    let catalogue = app.authority.catalogue();
+    let entry = catalogue.tenant(tenant.as_ref()).ok_or_else(nothing_left)?;
+    let same = Arc::ptr_eq(&known.policies, &entry.policies)
+        && Arc::ptr_eq(&known.groupings, &entry.groupings)
+        && known.revocations == entry.revocations
+        && known.current_key == entry.current_key;
+    match same {
+        true => Ok(minted),
+        false => mint_for(app, (tenant, entry), holder, wanted, terms),
+    }
 }
 
 /// Gives a token its id and its time, and signs it. What was revoked in this very second does not cover it: it is

@@ -5,21 +5,20 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use felix_auth::{RefreshToken, Secret};
 use felix_meta::http::{RefreshSpec, RevokeTokenSpec, TokenAnswer};
-use felix_meta::{Command, SessionRecord, TenantEntry};
+use felix_meta::{Command, Event, SessionRecord, TenantEntry};
 use felix_model::TenantId;
 
 use super::ask::{Wanted, read_audience};
-use super::mint::{Holder, Terms, mint_for};
+use super::mint::{Holder, Terms, mint_again, mint_for};
 use super::{entry_where, login};
 use crate::app::App;
 use crate::authority::WriteFailed;
 use crate::clock::now;
-use crate::http::body::Raw;
+use crate::http::body::{Raw, Unkept};
 use crate::http::error::Refusal;
 use crate::request;
 
@@ -36,7 +35,7 @@ pub(crate) async fn refresh(
     State(app): State<App>,
     Path(tenant): Path<String>,
     body: Raw,
-) -> Result<Json<TokenAnswer>, Refusal> {
+) -> Result<Unkept<TokenAnswer>, Refusal> {
     let refreshing = async {
         let spec: RefreshSpec = body.read_secret()?;
         let audience = spec.audience.as_deref();
@@ -49,7 +48,7 @@ pub(crate) async fn refresh(
         }
         go_on(&app, &found).await
     };
-    login(&app, &tenant, refreshing).await.map(Json)
+    login(&app, &tenant, refreshing).await.map(Unkept)
 }
 
 /// Ends a session by its refresh token, as signing out does. A token that is not good ends nothing, and is answered
@@ -178,8 +177,9 @@ async fn go_on(app: &App, found: &Found) -> Result<TokenAnswer, Refusal> {
         secret_sha256: next.secret.digest(),
         now_ms: at,
     };
-    match app.authority.submit(command).await {
-        Ok(_) => {}
+    let until = match app.authority.submit(command).await {
+        Ok(Some(Event::SessionRefreshed { expires_at_ms, .. })) => expires_at_ms,
+        Ok(_) => session.expires_at_ms,
         // Somebody was faster with the same token.
         Err(WriteFailed::Refused(_)) => {
             app.stats.auth_rejected("refresh_replayed");
@@ -187,8 +187,10 @@ async fn go_on(app: &App, found: &Found) -> Result<TokenAnswer, Refusal> {
             return Err(ended());
         }
         Err(failed) => return Err(failed.into()),
-    }
-    let left = session.expires_at_ms.0.saturating_sub(at.0) / 1000;
+    };
+    let minted = (entry.as_ref(), felix_token);
+    let felix_token = mint_again(app, tenant, minted, &holder, &wanted, &terms)?;
+    let left = until.0.saturating_sub(at.0) / 1000;
     Ok(TokenAnswer {
         felix_token,
         expires_in: life,

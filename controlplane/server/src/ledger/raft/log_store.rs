@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use super::codec::{self, Malformed};
 use super::place::{Place, PlaceRefused};
+use super::room::when_there_is_room;
 use super::types::{Entry, LogId, StorageError, StorageId, Types, Vote};
 
 const VOTE: &str = "vote.json";
@@ -175,6 +176,7 @@ impl LogStore {
         place: Place,
         options: LogOptions,
         storage: StorageId,
+        member: u64,
     ) -> Result<Self, LogFailed> {
         let partial = |file| PlaceRefused::Partial {
             dir: place.root.clone(),
@@ -206,7 +208,7 @@ impl LogStore {
             reader: log.reader(),
             log,
             last: file.purged,
-            vote: vote.vote,
+            vote: vote.vote.map(|vote| without_leadership(vote, member)),
             place,
             options,
             file,
@@ -295,18 +297,20 @@ impl Held {
         Ok(entries)
     }
 
-    fn append(&mut self, entries: Vec<Entry>) -> Result<(), LogFailed> {
+    /// Appends entries and makes them durable. Those that are there already, of an attempt that found the disk full, are
+    /// passed over.
+    fn append(&mut self, from: u64, entries: &[Entry]) -> Result<(), LogFailed> {
         let mut batches = Vec::with_capacity(entries.len());
         let mut expected = self.next();
-        let mut last = None;
-        for entry in &entries {
+        let done = usize::try_from(expected.saturating_sub(from)).unwrap_or(usize::MAX);
+        let last = entries.last().map(|entry| entry.log_id);
+        for entry in entries.iter().skip(done) {
             let found = entry.log_id.index;
             if found != expected {
                 return Err(LogFailed::Gap { expected, found });
             }
             batches.push(batch_of(entry, Offset(found - self.file.base))?);
             expected += 1;
-            last = Some(entry.log_id);
         }
         self.log.append(&batches)?;
         self.log.sync()?;
@@ -393,6 +397,16 @@ impl Held {
         self.place.write(VOTE, &file)?;
         self.vote = Some(vote);
         Ok(())
+    }
+}
+
+/// The vote with which a member starts. One that led when it stopped does not lead when it starts: openraft would let it,
+/// and it would confirm reads from what it had applied, although it has acknowledged more before it stopped. As a candidate
+/// that has voted for itself it needs a new term, and learns from the first entry of that what was committed.
+fn without_leadership(vote: Vote, member: u64) -> Vote {
+    match vote.is_committed() && vote.leader_id().node_id == member {
+        true => Vote::new(vote.leader_id().term, member),
+        false => vote,
     }
 }
 
@@ -493,8 +507,8 @@ impl RaftLogStorage<Types> for LogStore {
     }
 
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), StorageError> {
-        self.held()
-            .save_vote(*vote)
+        when_there_is_room(|| self.held().save_vote(*vote))
+            .await
             .map_err(|failed| failed.into_storage(ErrorSubject::Vote, ErrorVerb::Write))
     }
 
@@ -511,7 +525,10 @@ impl RaftLogStorage<Types> for LogStore {
         I: IntoIterator<Item = Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let appended = self.held().append(entries.into_iter().collect());
+        let entries: Vec<Entry> = entries.into_iter().collect();
+        // A gap is found against the log as it is before the first attempt, not after one that was half done.
+        let from = self.held().next();
+        let appended = when_there_is_room(|| self.held().append(from, &entries)).await;
         match appended {
             Ok(()) => {
                 callback.log_io_completed(Ok(()));
@@ -522,14 +539,14 @@ impl RaftLogStorage<Types> for LogStore {
     }
 
     async fn truncate(&mut self, log_id: LogId) -> Result<(), StorageError> {
-        self.held()
-            .truncate(log_id.index)
+        when_there_is_room(|| self.held().truncate(log_id.index))
+            .await
             .map_err(|failed| failed.into_storage(ErrorSubject::Logs, ErrorVerb::Delete))
     }
 
     async fn purge(&mut self, log_id: LogId) -> Result<(), StorageError> {
-        self.held()
-            .purge(log_id)
+        when_there_is_room(|| self.held().purge(log_id))
+            .await
             .map_err(|failed| failed.into_storage(ErrorSubject::Logs, ErrorVerb::Delete))
     }
 }

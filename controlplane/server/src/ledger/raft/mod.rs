@@ -7,6 +7,7 @@
 //! Begin with `core.rs`, then `propose.rs` for the life of an append, `members.rs` for who belongs to it, and
 //! `place.rs` for what lies on the disk.
 
+mod adopt;
 mod codec;
 mod core;
 mod facade;
@@ -19,16 +20,19 @@ pub mod peers;
 mod place;
 mod propose;
 mod records;
+mod room;
 mod serve;
 mod snapshot;
+mod stats;
 #[cfg(test)]
 mod tests;
 mod transport;
 mod types;
 
 pub use self::core::{Core, Layout, MemberFailed, MemberOptions, Timing};
+pub use adopt::AdoptFailed;
 pub use codec::Malformed;
-pub use facade::RaftLedger;
+pub use facade::{PeerOptions, RaftLedger, RaftRefused};
 pub use log_store::LogFailed;
 pub use machine::InstallFailed;
 pub use members::Listed;

@@ -1,0 +1,82 @@
+"""What is tried with every client: the rows of the matrix in docs/kafka.md, and what the clients' files share."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import uuid
+
+import robot
+
+# The name of the method that tries it, and what it is in the table.
+ROWS = {
+    "lists_topics": "list topics",
+    "produces_plain": "produce, uncompressed",
+    "produces_gzip": "produce, gzip",
+    "produces_snappy": "produce, snappy",
+    "produces_lz4": "produce, lz4",
+    "produces_zstd": "produce, zstd",
+    "produces_idempotent": "produce, idempotent",
+    "produces_with_every_acks": "produce, acks 0, 1 and all",
+    "keeps_keys_headers_and_nulls": "keys, headers (twice the same), nulls, times",
+    "sends_large_messages": "a message of 900 KB",
+    "consumes_assigned": "consume assigned partitions from the beginning",
+    "seeks_by_time": "seek by time",
+    "sees_the_ends": "beginning, end and lag",
+    "commits_and_resumes": "group: commit and go on",
+    "shares_with_a_second_member": "group: two members share",
+    "takes_over_from_one_that_leaves": "group: a member leaves",
+    "takes_over_from_one_that_dies": "group: a member dies",
+    "keeps_its_place_as_static_member": "group: static member comes back",
+    "rebalances_cooperatively": "group: cooperative rebalance",
+    "creates_and_deletes_topics": "admin: create and delete topics",
+    "reads_and_changes_configs": "admin: configs",
+    "deletes_records": "admin: delete records",
+    "describes_groups": "admin: list, describe and delete groups",
+    "logs_in_with_plain": "SASL/PLAIN",
+    "logs_in_with_oauthbearer": "SASL/OAUTHBEARER",
+    "is_refused_with_a_wrong_token": "a wrong token is refused",
+}
+
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+NUMBERS = itertools.count()
+PATIENCE = 60.0
+
+
+def fresh(what: str) -> str:
+    """A name that nothing has."""
+    return f"{what}-{next(NUMBERS)}-{uuid.uuid4().hex[:6]}"
+
+
+def until(attempt, seconds: float = PATIENCE):
+    """What the attempt gives once it gives something."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = attempt()
+        if found:
+            return found
+    raise AssertionError(f"nothing after {seconds} s")
+
+
+def batches(node, topic: str) -> bytes:
+    """What is in the log of a topic's only partition."""
+    with robot.Wire(node) as wire:
+        error, _, records = robot.fetched(wire.ask(robot.FETCH, 11, robot.fetch(topic, 0)), topic)
+    assert error == 0, error
+    return records
+
+
+def stored_codec(node, topic: str) -> str:
+    """How the first batch in the log is compressed."""
+    return CODECS[batches(node, topic)[22] & 7]
+
+
+def count(node, topic: str) -> int:
+    """How many records a topic's only partition has had."""
+    with robot.Wire(node) as wire:
+        error, high, _ = robot.fetched(wire.ask(robot.FETCH, 11, robot.fetch(topic, 0)), topic)
+    assert error == 0, error
+    return high
+
+
+VALUES = [f"value {number} ".encode() * 40 for number in range(50)]
