@@ -25,6 +25,17 @@ const CLUSTER: i8 = 4;
 
 const ALLOW: i8 = 3;
 
+/// Rights that Kafka has something like, in the numbers of its operations.
+const OPERATIONS: [(Action, i8); 7] = [
+    (Action::TenantManage, 2),
+    (Action::StreamSubscribe, 3),
+    (Action::GroupConsume, 3),
+    (Action::StreamPublish, 4),
+    (Action::StreamTrim, 6),
+    (Action::GroupManage, 6),
+    (Action::StreamManage, 7),
+];
+
 /// What a rule is about: kind of resource, name, kind of pattern.
 type About = (i8, String, i8);
 
@@ -108,25 +119,22 @@ fn matches_resource(request: &DescribeAclsRequest, (kind, name, pattern): &About
 fn kafka_form(rule: &Policy) -> Option<(About, i8)> {
     let action: Action = rule.action.parse().ok()?;
     let object: Object = rule.object.parse().ok()?;
-    let operation = match action {
-        Action::StreamSubscribe | Action::GroupConsume => 3,
-        Action::StreamPublish => 4,
-        Action::StreamTrim | Action::GroupManage => 6,
-        Action::StreamManage => 7,
-        Action::TenantManage => 2,
-        _ => return None,
-    };
-    let about = match object {
-        Object::Stream {
-            namespace, stream, ..
-        } => named(TOPIC, &namespace, &stream),
-        Object::Group { group, .. } => match group {
+    let (_, operation) = *OPERATIONS.iter().find(|(known, _)| *known == action)?;
+    let about = if let Object::Stream {
+        namespace, stream, ..
+    } = &object
+    {
+        named(TOPIC, namespace, stream)
+    } else if let Object::Group { group, .. } = object {
+        match group {
             NamePattern::Any => (GROUP, "*".to_owned(), LITERAL),
             NamePattern::Exact(name) => (GROUP, name.into(), LITERAL),
             NamePattern::Prefix(prefix) => (GROUP, prefix.into(), PREFIXED),
-        },
-        Object::Tenant(_) => (CLUSTER, "kafka-cluster".to_owned(), LITERAL),
-        _ => return None,
+        }
+    } else if matches!(object, Object::Tenant(_)) {
+        (CLUSTER, "kafka-cluster".to_owned(), LITERAL)
+    } else {
+        return None;
     };
     Some((about, operation))
 }

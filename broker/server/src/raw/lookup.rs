@@ -184,7 +184,7 @@ async fn offset(shared: &Shared, shard: &Shard, ask: &OffsetAsk) -> Result<Offse
             let (start, end) = (marks.start, marks.committed);
             let found = blocking(move || generation_at(&reader, start, end)).await?;
             Ok(OffsetFound {
-                generation: found.map_or(i64::from(cell.generation().0), i64::from),
+                generation: found.map_or_else(|| i64::from(cell.generation().0), i64::from),
                 ..at(start)
             })
         }

@@ -27,13 +27,17 @@ use crate::shards::cell::Cell;
 use crate::shards::{Kind, StreamHandle};
 
 /// Carries out the calls of one turn that name the same stream, in their order.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "what is left is told apart behind it"
+)]
 pub(crate) async fn turn(state: &mut StreamState, turn: Turn) {
     let Turn { names, asks } = turn;
     for (ask, caller) in asks {
         match ask {
             Ask::RawAppend(ask) => append::append(state, &names, ask, caller).await,
             Ask::RawFetch(ask) => fetch::fetch(state, &names, ask, caller).await,
-            ask => one(state, &names, ask, caller).await,
+            other => one(state, &names, other, caller).await,
         }
     }
 }

@@ -42,7 +42,7 @@ pub(super) async fn describe(
     for group in groups.iter() {
         let found = coordinator(state, &group, Action::GroupConsume).await;
         described.push(match found {
-            Ok((team, lane)) => lane.look(|core| classic(&lane, &team, core.view(&team))),
+            Ok((team, lane)) => lane.look(|core| classic(&lane, &team, core.view(&team).as_ref())),
             Err(failure) => no_group(group, RawError::of(&failure.into())),
         });
     }
@@ -62,7 +62,7 @@ fn no_group(group: Text, error: RawError) -> KafkaGroup {
     }
 }
 
-fn classic(lane: &Lane, team: &TeamId, view: Option<(&str, TeamView<'_>)>) -> KafkaGroup {
+fn classic(lane: &Lane, team: &TeamId, view: Option<&(&str, TeamView<'_>)>) -> KafkaGroup {
     let group = text(&team.group);
     let Some((protocol_type, TeamView::Classic(led))) = view else {
         return no_group(group, RawError::GroupIdNotFound);
@@ -97,7 +97,7 @@ pub(super) async fn describe_consumers(
     for group in groups.iter() {
         let found = coordinator(state, &group, Action::GroupConsume).await;
         described.push(match found {
-            Ok((team, lane)) => lane.look(|core| consumer(&team, core.view(&team))),
+            Ok((team, lane)) => lane.look(|core| consumer(&team, core.view(&team).as_ref())),
             Err(failure) => no_consumers(group, RawError::of(&failure.into())),
         });
     }
@@ -120,7 +120,7 @@ fn no_consumers(group: Text, error: RawError) -> ConsumerGroup {
     }
 }
 
-fn consumer(team: &TeamId, view: Option<(&str, TeamView<'_>)>) -> ConsumerGroup {
+fn consumer(team: &TeamId, view: Option<&(&str, TeamView<'_>)>) -> ConsumerGroup {
     let group = text(&team.group);
     let Some((_, TeamView::Consumer(consumer))) = view else {
         return no_consumers(group, RawError::GroupIdNotFound);

@@ -251,10 +251,12 @@ fn appended_at(appended: &RawAppended) -> Done {
 }
 
 fn refusal(failed: &felix_client::CallFailed) -> Done {
-    let error = match failed.raw_error() {
+    let error = failed.raw_error();
+    let error = if error == RawError::ThrottlingQuotaExceeded {
         // Nothing was appended: the client waits as long as it is told and sends the batch again.
-        RawError::ThrottlingQuotaExceeded => NOT_LEADER_OR_FOLLOWER,
-        error => error.number(),
+        NOT_LEADER_OR_FOLLOWER
+    } else {
+        error.number()
     };
     tracing::debug!(code = name(error), %failed, "a batch is refused");
     Done {
