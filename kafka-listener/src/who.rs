@@ -137,7 +137,13 @@ impl Who {
         if judged.as_ref().is_some_and(|judged| judged.is(&standing)) {
             return true;
         }
-        let verified = verify(&self.token, self.tenant(), Audience::Broker, &standing.keys, now);
+        let verified = verify(
+            &self.token,
+            self.tenant(),
+            Audience::Broker,
+            &standing.keys,
+            now,
+        );
         let stands = verified.is_ok() && standing.revocations.covers(&self.principal).is_none();
         if stands {
             *judged = Some(standing);
@@ -164,7 +170,9 @@ impl Logins {
         now: TimeMs,
     ) -> Option<Arc<Who>> {
         let digest = digest_of([tenant.as_str(), secret, ""]);
-        let who = lock(&self.credentials).get(&digest).and_then(Weak::upgrade)?;
+        let who = lock(&self.credentials)
+            .get(&digest)
+            .and_then(Weak::upgrade)?;
         let (from, to) = (who.principal.issued_at_ms.0, who.principal.expires_at_ms.0);
         (now.0 < from + to.saturating_sub(from) / 2).then_some(who)
     }

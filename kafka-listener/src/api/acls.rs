@@ -67,8 +67,14 @@ fn described(request: &DescribeAclsRequest, rules: &[Policy]) -> Vec<DescribeAcl
         };
         let who = principal(&rule.subject);
         let wanted = matches_resource(request, &about)
-            && request.principal_filter.as_ref().is_none_or(|wanted| wanted.as_str() == who)
-            && request.host_filter.as_ref().is_none_or(|wanted| wanted.as_str() == "*")
+            && request
+                .principal_filter
+                .as_ref()
+                .is_none_or(|wanted| wanted.as_str() == who)
+            && request
+                .host_filter
+                .as_ref()
+                .is_none_or(|wanted| wanted.as_str() == "*")
             && [ANY, operation].contains(&request.operation)
             && [ANY, ALLOW].contains(&request.permission_type);
         if wanted {
@@ -168,12 +174,19 @@ mod tests {
 
     #[test]
     fn rules_about_streams_are_shown_as_those_of_topics() {
-        let about = |object: &str| kafka_form(&rule("stream.publish", object)).map(|(about, _)| about);
+        let about =
+            |object: &str| kafka_form(&rule("stream.publish", object)).map(|(about, _)| about);
         let topic = |name: &str, pattern| Some((TOPIC, name.to_owned(), pattern));
-        assert_eq!(about("stream:acme/default/orders"), topic("orders", LITERAL));
+        assert_eq!(
+            about("stream:acme/default/orders"),
+            topic("orders", LITERAL)
+        );
         assert_eq!(about("stream:acme/shop/*"), topic("shop.", PREFIXED));
         assert_eq!(about("stream:acme/*/*"), topic("*", LITERAL));
-        assert_eq!(kafka_form(&rule("cache.read", "cache:acme/default/c")), None);
+        assert_eq!(
+            kafka_form(&rule("cache.read", "cache:acme/default/c")),
+            None
+        );
     }
 
     #[test]
@@ -181,11 +194,16 @@ mod tests {
         let rules = [rule("stream.publish", "stream:acme/default/orders")];
         let filter = DescribeAclsRequest::default()
             .with_resource_type_filter(ANY)
+            .with_resource_name_filter(None)
+            .with_principal_filter(None)
+            .with_host_filter(None)
             .with_pattern_type_filter(ANY)
             .with_operation(ANY)
             .with_permission_type(ANY);
         assert_eq!(described(&filter, &rules).len(), 1);
-        let other = filter.clone().with_resource_name_filter(Some(text("other")));
+        let other = filter
+            .clone()
+            .with_resource_name_filter(Some(text("other")));
         assert!(described(&other, &rules).is_empty());
         let groups = filter.with_resource_type_filter(GROUP);
         assert!(described(&groups, &rules).is_empty());

@@ -317,10 +317,10 @@ impl Conn {
             return Ok(Begun::Now(answer));
         }
         if api == Api::SaslAuthenticate {
-                let exchange = std::mem::take(&mut self.exchange);
-                let before = self.ctx.as_ref().map(|ctx| Arc::clone(&ctx.who));
-                let work = sasl::authenticate(&self.shared, self.peer, call, exchange, before)
-                    .map_err(malformed)?;
+            let exchange = std::mem::take(&mut self.exchange);
+            let before = self.ctx.as_ref().map(|ctx| Arc::clone(&ctx.who));
+            let work = sasl::authenticate(&self.shared, self.peer, call, exchange, before)
+                .map_err(malformed)?;
             self.judging = true;
             return Ok(Begun::Later(work));
         }

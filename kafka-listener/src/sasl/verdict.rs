@@ -66,7 +66,9 @@ fn issued_by_us(token: &str) -> bool {
     }
     let body = token.split('.').nth(1).unwrap_or_default();
     let body = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(body);
-    let claim = body.ok().and_then(|body| serde_json::from_slice::<Claim>(&body).ok());
+    let claim = body
+        .ok()
+        .and_then(|body| serde_json::from_slice::<Claim>(&body).ok());
     claim.is_some_and(|claim| claim.iss == ISSUER)
 }
 
@@ -124,7 +126,10 @@ async fn exchange(
         url: String::new(),
         detail: "the control plane's address cannot be used".into(),
     };
-    let api = shared.upstream.control(TokenSource::fixed(secret)).ok_or_else(unusable)?;
+    let api = shared
+        .upstream
+        .control(TokenSource::fixed(secret))
+        .ok_or_else(unusable)?;
     let spec = ExchangeSpec {
         audience: Some(audience.name().to_owned()),
         ..ExchangeSpec::default()
@@ -155,7 +160,13 @@ mod tests {
         let ours = token(r#"{"iss":"felix-auth","tid":"acme"}"#);
         assert_eq!(felix_token(&ours, None).unwrap().as_str(), "acme");
         assert_eq!(felix_token(&ours, Some("beta")).unwrap().as_str(), "beta");
-        assert!(felix_token(&token(r#"{"iss":"https://idp.example","tid":"acme"}"#), None).is_none());
+        assert!(
+            felix_token(
+                &token(r#"{"iss":"https://idp.example","tid":"acme"}"#),
+                None
+            )
+            .is_none()
+        );
         for other in ["fsk_acme.key.secret", "", "a.b", "..."] {
             assert!(felix_token(other, Some("acme")).is_none(), "{other}");
         }

@@ -31,9 +31,7 @@ use felix_client::raw::{Asks, RawError, Text};
 use kafka_protocol::protocol::StrBytes;
 
 use super::Ctx;
-use crate::wire::codes::{
-    COORDINATOR_NOT_AVAILABLE, GROUP_AUTHORIZATION_FAILED, NOT_COORDINATOR,
-};
+use crate::wire::codes::{COORDINATOR_NOT_AVAILABLE, GROUP_AUTHORIZATION_FAILED, NOT_COORDINATOR};
 
 /// Sends a call about groups.
 ///
