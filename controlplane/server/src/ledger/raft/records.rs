@@ -222,10 +222,17 @@ impl RecordLog {
         if after >= upto {
             return Ok(Vec::new());
         }
-        Ok(self
+        let page = self
             .reader
-            .read(Offset(after), bytes_max.max(1), Offset(upto))?
-            .batches)
+            .read(Offset(after), bytes_max.max(1), Offset(upto))?;
+        match page.batches.is_empty() {
+            false => Ok(page.batches),
+            // A log whose disk has failed shows only what is durable. It is better said than taken for the end.
+            true => Err(RecordsFailed::Missing {
+                expected: upto,
+                found: after,
+            }),
+        }
     }
 }
 
