@@ -178,7 +178,7 @@ impl World {
         for member in MEMBERS {
             let running = self
                 .running(member)
-                .ok_or(format!("member {member} is not there"))?;
+                .ok_or_else(|| format!("member {member} is not there"))?;
             if !client::confirm(self, member, &running).await {
                 return Err(format!(
                     "member {member} cannot confirm: {:?}",
@@ -194,7 +194,7 @@ impl World {
         for member in MEMBERS {
             let running = self
                 .running(member)
-                .ok_or(format!("member {member} is not there"))?;
+                .ok_or_else(|| format!("member {member} is not there"))?;
             self.show(member, &running);
             let (has, all) = (running.core.reach().revision, self.history().len());
             if has != all {

@@ -130,10 +130,16 @@ pub enum MemberFailed {
     Snapshot(#[from] InstallFailed),
     /// The protocol did not start.
     #[error("the raft member cannot start: {0}")]
-    Raft(#[from] Fatal<u64>),
+    Raft(String),
     /// The options do not fit together.
     #[error("the raft member cannot start: {0}")]
     Options(String),
+}
+
+impl From<Fatal<u64>> for MemberFailed {
+    fn from(fatal: Fatal<u64>) -> Self {
+        Self::Raft(fatal.to_string())
+    }
 }
 
 /// A member that runs.

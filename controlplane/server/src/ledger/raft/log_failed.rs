@@ -67,6 +67,10 @@ pub enum LogFailed {
 }
 
 impl LogFailed {
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "errors are handed over as they come"
+    )]
     pub(super) fn entry(index: u64, why: impl ToString) -> Self {
         let why = why.to_string();
         Self::Entry { index, why }

@@ -227,16 +227,15 @@ impl Held {
     /// passed over.
     fn append(&mut self, from: u64, entries: &[Entry]) -> Result<(), LogFailed> {
         let mut batches = Vec::with_capacity(entries.len());
-        let mut expected = self.next();
-        let done = usize::try_from(expected.saturating_sub(from)).unwrap_or(usize::MAX);
+        let next = self.next();
+        let done = usize::try_from(next.saturating_sub(from)).unwrap_or(usize::MAX);
         let last = entries.last().map(|entry| entry.log_id);
-        for entry in entries.iter().skip(done) {
+        for (expected, entry) in (next..).zip(entries.iter().skip(done)) {
             let found = entry.log_id.index;
             if found != expected {
                 return Err(LogFailed::Gap { expected, found });
             }
             batches.push(batch_of(entry, Offset(found - self.file.base))?);
-            expected += 1;
         }
         self.log.append(&batches)?;
         self.log.sync()?;

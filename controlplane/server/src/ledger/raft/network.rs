@@ -94,15 +94,13 @@ impl Caller {
             detail: error.to_string(),
         };
         let (said, _): (Said, Bytes) = message::decode(answer).map_err(nonsense)?;
-        match said {
-            Said::Refused(refused) => {
-                if let Refused::Storage { here } = &refused {
-                    self.strangers().insert(peer.member, *here);
-                }
-                Err(refused.into())
-            }
-            said => Ok(said),
+        let Said::Refused(refused) = said else {
+            return Ok(said);
+        };
+        if let Refused::Storage { here } = &refused {
+            self.strangers().insert(peer.member, *here);
         }
+        Err(refused.into())
     }
 
     fn strangers(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, StorageId>> {
@@ -231,9 +229,9 @@ impl Connection {
             vote,
             id: id.clone(),
         };
-        let mut after = match self.ask(begin, &[], deadline).await? {
-            Said::Have(revision) => revision,
-            said => return Ok(said),
+        let begun = self.ask(begin, &[], deadline).await?;
+        let Said::Have(mut after) = begun else {
+            return Ok(begun);
         };
         let mut sum = Sha256::new();
         while after < description.revision {
@@ -252,10 +250,14 @@ impl Connection {
                 after,
                 sum: batch::checksum(&body),
             };
-            after = match self.ask(chunk, &body, deadline).await? {
-                Said::Have(revision) if revision > after => revision,
-                said => return Err(nonsense(self.peer.member, &said)),
+            let taken = self.ask(chunk, &body, deadline).await?;
+            let Said::Have(revision) = taken else {
+                return Err(nonsense(self.peer.member, &taken));
             };
+            if revision <= after {
+                return Err(nonsense(self.peer.member, &taken));
+            }
+            after = revision;
         }
         let end = Ask::SnapshotEnd {
             vote,

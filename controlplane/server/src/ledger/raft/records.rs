@@ -302,6 +302,10 @@ pub(crate) struct Stamp {
     pub(crate) proposal: ProposalId,
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "errors are handed over as they come"
+)]
 fn foreign(revision: u64, why: impl ToString) -> RecordsFailed {
     let why = why.to_string();
     RecordsFailed::Foreign { revision, why }
