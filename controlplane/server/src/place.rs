@@ -8,7 +8,7 @@ use felix_journal::{DataDir, RealDisk};
 use felix_model::{ClusterId, NodeId};
 
 use crate::config::{Config, StorageBackend};
-use crate::ledger::raft::{Core, RaftLedger};
+use crate::ledger::raft::{Core, RAFT, RaftLedger};
 use crate::ledger::{Address, DiskLedger, Ledger, MemoryLedger, PostgresLedger};
 use crate::raft_config;
 use crate::server::RunFailed;
@@ -22,17 +22,18 @@ pub(crate) fn open(config: &Config, kind: StorageBackend) -> Result<Box<dyn Ledg
     Ok(open_with_member(config, kind)?.0)
 }
 
-/// As [`open`], with the member of a raft ledger that this process is.
-pub(crate) fn open_with_member(
-    config: &Config,
-    kind: StorageBackend,
-) -> Result<(Box<dyn Ledger>, Option<Arc<Core>>), RunFailed> {
+/// A ledger, with the member of a raft ledger that this process is.
+type Opened = (Box<dyn Ledger>, Option<Arc<Core>>);
+
+/// As [`open`], with the member.
+pub(crate) fn open_with_member(config: &Config, kind: StorageBackend) -> Result<Opened, RunFailed> {
     Ok(match kind {
         StorageBackend::Memory => (Box::new(MemoryLedger::new()), None),
-        StorageBackend::Disk => (
-            Box::new(open_dir(&config.data_dir, &config.cluster_id)?),
-            None,
-        ),
+        StorageBackend::Disk => {
+            no_raft_in(&config.data_dir)?;
+            let ledger = open_dir(&config.data_dir, &config.cluster_id)?;
+            (Box::new(ledger), None)
+        }
         StorageBackend::Raft => {
             let (options, peers) = raft_config::member(config)?;
             let dir = data_dir(&config.data_dir, &config.cluster_id)?;
@@ -56,6 +57,18 @@ pub(crate) fn open_dir(dir: &Path, cluster: &ClusterId) -> Result<DiskLedger, Ru
         Arc::new(RealDisk),
         data_dir(dir, cluster)?,
     )?)
+}
+
+/// A directory whose ledger was taken over by a raft ledger has nothing that counts beside it, and what was written there
+/// would be a second history.
+fn no_raft_in(dir: &Path) -> Result<(), RunFailed> {
+    match dir.join(RAFT).exists() {
+        false => Ok(()),
+        true => Err(RunFailed::DataDir {
+            dir: dir.display().to_string(),
+            detail: "it holds a raft ledger (storage_backend = \"raft\")".into(),
+        }),
+    }
 }
 
 /// Opens, or makes, a data directory, and locks it.

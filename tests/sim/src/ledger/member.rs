@@ -162,7 +162,8 @@ impl World {
             };
             self.show(member, &running);
             if let Some(why) = running.core.has_stopped() {
-                if !why.contains("input/output error") {
+                let by_disk = ["input/output error", "after an earlier disk failure"];
+                if !by_disk.iter().any(|words| why.contains(words)) {
                     self.violate(Check::Running, format!("member {member} stopped: {why}"));
                 }
                 // As whoever watches over processes would.

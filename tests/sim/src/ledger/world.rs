@@ -161,6 +161,7 @@ impl World {
         let mut why = String::new();
         while Instant::now() < until {
             self.look().await;
+            nemesis::welcome(self).await;
             match self.agree().await {
                 Ok(()) => return self.say(format_args!("everybody agrees")),
                 Err(missing) => why = missing,

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,15 +12,16 @@ use openraft::{Raft, RaftMetrics, ServerState, SnapshotPolicy};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::log_store::{LogFailed, LogStore};
+use super::log_failed::LogFailed;
+use super::log_store::LogStore;
 use super::machine::{InstallFailed, Machine};
 use super::network::{Caller, Network};
 use super::place::{Draw, Identity, Place, PlaceRefused};
 use super::records::{Reach, RecordLog, RecordsFailed};
 use super::snapshot::Incoming;
+use super::stats::Counts;
 use super::transport::{Alone, Peer, Transport};
 use super::types::{Member, StorageId, Types};
-use crate::ledger::Measure;
 
 pub(crate) type Metrics = RaftMetrics<u64, Member>;
 
@@ -136,20 +136,6 @@ pub enum MemberFailed {
     Options(String),
 }
 
-/// Counts for `/metrics`.
-#[derive(Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) forwarded: AtomicU64,
-    pub(crate) timed_out: AtomicU64,
-    pub(crate) rejected: AtomicU64,
-}
-
-impl Counts {
-    pub(crate) fn add(count: &AtomicU64) {
-        count.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
 /// A member that runs.
 pub struct Core {
     pub(crate) identity: Identity,
@@ -204,6 +190,7 @@ impl Core {
             caller: caller.clone(),
             records: Arc::clone(machine.records()),
             backoff: options.timing.heartbeat,
+            patience: options.timing.election_min,
         };
         let config = Arc::new(config(&options)?);
         let raft = Raft::new(options.member, config, network, log.clone(), machine).await?;
@@ -438,77 +425,4 @@ fn config(options: &MemberOptions) -> Result<openraft::Config, MemberFailed> {
     config
         .validate()
         .map_err(|error| MemberFailed::Options(error.to_string()))
-}
-
-impl Core {
-    /// Numbers for `/metrics`.
-    pub(crate) fn measures(&self) -> Vec<Measure> {
-        let metrics = self.metrics();
-        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let next = |index: Option<u64>| index.map_or(0, |index| index + 1);
-        let gauge = |name, help, value| Measure {
-            kind: "gauge",
-            name,
-            help,
-            value,
-        };
-        let counter = |name, help, value| Measure {
-            kind: "counter",
-            name,
-            help,
-            value,
-        };
-        vec![
-            gauge(
-                "felix_meta_raft_term",
-                "Term of the metadata's raft.",
-                metrics.current_term,
-            ),
-            gauge(
-                "felix_meta_raft_is_leader",
-                "1 while this member leads and a majority says so.",
-                self.leads_by(&metrics).into(),
-            ),
-            gauge(
-                "felix_meta_raft_leader_known",
-                "1 while this member knows a leader.",
-                self.leader().is_some().into(),
-            ),
-            gauge(
-                "felix_meta_raft_last_log_index",
-                "Entries of the raft log, applied or not.",
-                next(metrics.last_log_index),
-            ),
-            gauge(
-                "felix_meta_raft_last_applied_index",
-                "Entries of the raft log that were applied.",
-                self.reach().next_index(),
-            ),
-            gauge(
-                "felix_meta_raft_snapshot_index",
-                "Entries that the raft log may let go of.",
-                next(metrics.snapshot.map(|snapshot| snapshot.index)),
-            ),
-            gauge(
-                "felix_meta_raft_voters",
-                "Voters.",
-                self.voters().len() as u64,
-            ),
-            counter(
-                "felix_meta_raft_forwarded_proposals_total",
-                "Appends sent to the leader.",
-                count(&self.counts.forwarded),
-            ),
-            counter(
-                "felix_meta_raft_write_timeouts_total",
-                "Appends whose outcome was not known in time, or that found no leader.",
-                count(&self.counts.timed_out),
-            ),
-            counter(
-                "felix_meta_raft_peer_rejected_total",
-                "Calls of other members that were refused.",
-                count(&self.counts.rejected),
-            ),
-        ]
-    }
 }

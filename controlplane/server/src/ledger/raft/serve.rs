@@ -8,10 +8,11 @@ use openraft::error::RaftError;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest};
 
 use super::codec;
-use super::core::{Core, Counts};
+use super::core::Core;
 use super::machine::{self, Meta};
 use super::message::{self, Ask, Call, Here, Refused, Said};
 use super::snapshot::Incoming;
+use super::stats::Counts;
 use super::types::{Entry, LogId, Types, Vote};
 
 /// Entries in one call. openraft sends fewer.
