@@ -1,7 +1,5 @@
 //! What is printed of settings and credentials, by programs and by `Debug`, shows no secret.
 
-#![expect(clippy::expect_used, reason = "a test that cannot go on has failed")]
-
 use felix_auth::Audience;
 use felixctl::cli::Connection;
 use felixctl::contexts::{Contexts, Taken};
