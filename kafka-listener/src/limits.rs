@@ -69,8 +69,11 @@ pub(crate) const OFFSET_METADATA_BYTES_MAX: usize = 4096;
 /// Logins whose connections to brokers are kept for others with the same token.
 pub(crate) const LOGINS_SHARED_MAX: usize = 8192;
 
-/// The control plane is asked for names that are not known here at most this often.
+/// A name that nobody knows is not asked for again for this long.
 pub(crate) const UNKNOWN_NAME_TTL: Duration = Duration::from_secs(1);
+
+/// Distinct unknown names that are remembered.
+pub(crate) const UNKNOWN_NAMES_MAX: usize = 10_000;
 
 /// How long a listener that stops waits for accepted requests to be answered.
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);

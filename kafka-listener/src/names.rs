@@ -9,7 +9,7 @@ use felix_controlplane_client::{Follower, FollowerState};
 use felix_meta::TenantEntry;
 use felix_model::TenantId;
 
-use crate::limits::UNKNOWN_NAME_TTL;
+use crate::limits::{UNKNOWN_NAME_TTL, UNKNOWN_NAMES_MAX};
 use crate::topics::{Place, Topics, place};
 
 /// Names, through the catalogue this listener follows.
@@ -19,6 +19,8 @@ pub(crate) struct Names {
     /// What was made of each tenant's entry, as long as the entry is the same.
     made: Mutex<HashMap<TenantId, Made>>,
     caught_up: Mutex<Option<Instant>>,
+    /// Names that were asked for and not there, so that a misspelt one does not become load on the control plane.
+    unknown: Mutex<HashMap<(TenantId, String), Instant>>,
 }
 
 /// What a login rests on: the keys of its tenant, and what of it was revoked.
@@ -49,6 +51,7 @@ impl Names {
             follower,
             made: Mutex::default(),
             caught_up: Mutex::default(),
+            unknown: Mutex::default(),
         }
     }
 
@@ -76,6 +79,40 @@ impl Names {
     pub(crate) fn place(&self, tenant: &TenantId, topic: &str) -> Option<Place> {
         let entry = self.made(tenant)?.entry;
         place(&entry, topic).ok()
+    }
+
+    /// The topics of a tenant, after asking the control plane if one of these is not known here: what was created a
+    /// moment ago is there. A name that is not there either is not asked for again for a second.
+    pub(crate) async fn topics_with<'a>(
+        &self,
+        tenant: &TenantId,
+        names: impl Iterator<Item = &'a str>,
+    ) -> Arc<Topics> {
+        let topics = self.topics(tenant);
+        let missing: Vec<&str> = names.filter(|name| topics.named(name).is_none()).collect();
+        let asks = {
+            let unknown = lock(&self.unknown);
+            missing.iter().any(|name| {
+                let at = unknown.get(&(tenant.clone(), (*name).to_owned()));
+                at.is_none_or(|at| at.elapsed() >= UNKNOWN_NAME_TTL)
+            })
+        };
+        if !asks {
+            return topics;
+        }
+        self.refresh().await;
+        let topics = self.topics(tenant);
+        let mut unknown = lock(&self.unknown);
+        unknown.retain(|_, at| at.elapsed() < UNKNOWN_NAME_TTL);
+        for name in missing
+            .into_iter()
+            .filter(|name| topics.named(name).is_none())
+        {
+            if unknown.len() < UNKNOWN_NAMES_MAX {
+                unknown.insert((tenant.clone(), name.to_owned()), Instant::now());
+            }
+        }
+        topics
     }
 
     /// Asks the control plane for what is new, at most once a second however often it is called. `true` when it was

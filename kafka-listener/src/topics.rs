@@ -76,7 +76,9 @@ impl Topics {
                 });
                 topics.by_id.insert(topic.id, Arc::clone(&topic));
                 let incarnation = topic.stream.incarnation.0;
-                topics.by_incarnation.insert(incarnation, Arc::clone(&topic));
+                topics
+                    .by_incarnation
+                    .insert(incarnation, Arc::clone(&topic));
                 topics.by_name.insert(topic.name.clone(), topic);
             }
         }

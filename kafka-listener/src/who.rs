@@ -137,7 +137,13 @@ impl Who {
         if judged.as_ref().is_some_and(|judged| judged.is(&standing)) {
             return true;
         }
-        let verified = verify(&self.token, self.tenant(), Audience::Broker, &standing.keys, now);
+        let verified = verify(
+            &self.token,
+            self.tenant(),
+            Audience::Broker,
+            &standing.keys,
+            now,
+        );
         let stands = verified.is_ok() && standing.revocations.covers(&self.principal).is_none();
         if stands {
             *judged = Some(standing);
@@ -150,9 +156,39 @@ impl Who {
 #[derive(Debug, Default)]
 pub(crate) struct Logins {
     known: Mutex<HashMap<[u8; 32], Weak<Who>>>,
+    /// Credentials that were exchanged, by their digest.
+    credentials: Mutex<HashMap<[u8; 32], Weak<Who>>>,
 }
 
 impl Logins {
+    /// Whom a credential was exchanged for, while a connection speaks for him and more than half of the token's life
+    /// is left.
+    pub(crate) fn of_credential(
+        &self,
+        tenant: &TenantId,
+        secret: &str,
+        now: TimeMs,
+    ) -> Option<Arc<Who>> {
+        let digest = digest_of([tenant.as_str(), secret, ""]);
+        let who = lock(&self.credentials)
+            .get(&digest)
+            .and_then(Weak::upgrade)?;
+        let (from, to) = (who.principal.issued_at_ms.0, who.principal.expires_at_ms.0);
+        (now.0 < from + to.saturating_sub(from) / 2).then_some(who)
+    }
+
+    /// Remembers whom a credential was exchanged for.
+    pub(crate) fn remember_credential(&self, tenant: &TenantId, secret: &str, who: &Arc<Who>) {
+        let digest = digest_of([tenant.as_str(), secret, ""]);
+        let mut known = lock(&self.credentials);
+        if known.len() >= LOGINS_SHARED_MAX {
+            known.retain(|_, who| who.strong_count() > 0);
+        }
+        if known.len() < LOGINS_SHARED_MAX {
+            known.insert(digest, Arc::downgrade(who));
+        }
+    }
+
     /// The one this token speaks for. Whoever calls has verified it.
     pub(crate) fn share(
         &self,
@@ -191,9 +227,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn digest(tenant: &str, tokens: &Tokens) -> [u8; 32] {
-    let mut hash = Sha256::new();
     let control = tokens.control.as_deref().unwrap_or_default();
-    for part in [tenant, &tokens.broker, control] {
+    digest_of([tenant, &tokens.broker, control])
+}
+
+/// What a secret is remembered by, so that its text is not kept.
+fn digest_of(parts: [&str; 3]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for part in parts {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }

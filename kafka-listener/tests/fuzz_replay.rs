@@ -11,14 +11,20 @@ mod tests {
     use super::entry;
 
     fn corpus() -> Vec<(String, Vec<u8>)> {
-        let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/fuzz/kafka");
+        let directory =
+            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/fuzz/kafka");
         let mut all = Vec::new();
         for entry in fs::read_dir(&directory).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             all.push((name, fs::read(path).unwrap()));
         }
-        assert!(all.len() >= 30, "{} holds {}", directory.display(), all.len());
+        assert!(
+            all.len() >= 30,
+            "{} holds {}",
+            directory.display(),
+            all.len()
+        );
         all
     }
 
@@ -33,9 +39,15 @@ mod tests {
 
     #[test]
     fn every_cut_of_what_clients_send_is_refused() {
-        for (name, bytes) in corpus().iter().filter(|(name, _)| !name.starts_with("found-")) {
+        for (name, bytes) in corpus()
+            .iter()
+            .filter(|(name, _)| !name.starts_with("found-"))
+        {
             for length in 0..bytes.len() {
-                assert!(!felix_kafka::readable(&bytes[..length]), "{name}, {length} bytes");
+                assert!(
+                    !felix_kafka::readable(&bytes[..length]),
+                    "{name}, {length} bytes"
+                );
             }
         }
     }

@@ -1,7 +1,8 @@
 //! The routes of the API, one method each.
 
 use felix_meta::http::{
-    CatalogueChanges, CatalogueSnapshot, Page, ResourcesAnswer, ResourcesSpec, SigningKeys,
+    CatalogueChanges, CatalogueSnapshot, ExchangeSpec, Page, ResourcesAnswer, ResourcesSpec,
+    SigningKeys, TokenAnswer,
 };
 use felix_meta::{
     CachePatch, CacheRecord, CacheSpec, Grouping, NamespaceRecord, NamespaceSpec, Policy, Revision,
@@ -339,6 +340,20 @@ impl Api {
     ) -> Result<SigningKeys, CallFailed> {
         let path = vec!["v1", "tenants", tenant.as_ref(), "signing-keys", kid];
         self.read(Request::new(Method::DELETE, path)).await
+    }
+
+    /// Exchanges the credential these calls are made with, a provider's token or a service account's key, for a Felix
+    /// token.
+    ///
+    /// # Errors
+    /// [`CallFailed`]; the refusal does not say whether the tenant exists.
+    pub async fn exchange(
+        &self,
+        tenant: &TenantId,
+        spec: &ExchangeSpec,
+    ) -> Result<TokenAnswer, CallFailed> {
+        let path = vec!["v1", "tenants", tenant.as_ref(), "token", "exchange"];
+        self.read(Request::new(Method::POST, path).body(spec)).await
     }
 
     /// The rules that the caller may see.

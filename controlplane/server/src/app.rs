@@ -57,8 +57,8 @@ impl App {
         }
     }
 
-    pub(crate) fn with_member(self, member: Option<Arc<Core>>) -> Self {
-        let member = member.as_ref().map(Arc::downgrade);
+    pub(crate) fn with_member(self, member: Option<&Arc<Core>>) -> Self {
+        let member = member.map(Arc::downgrade);
         Self { member, ..self }
     }
 

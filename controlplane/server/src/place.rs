@@ -22,11 +22,11 @@ pub(crate) fn open(config: &Config, kind: StorageBackend) -> Result<Box<dyn Ledg
     Ok(open_with_member(config, kind)?.0)
 }
 
-/// As [`open`], with the member of a raft ledger that this process is.
-pub(crate) fn open_with_member(
-    config: &Config,
-    kind: StorageBackend,
-) -> Result<(Box<dyn Ledger>, Option<Arc<Core>>), RunFailed> {
+/// A ledger, with the member of a raft ledger that this process is.
+type Opened = (Box<dyn Ledger>, Option<Arc<Core>>);
+
+/// As [`open`], with the member.
+pub(crate) fn open_with_member(config: &Config, kind: StorageBackend) -> Result<Opened, RunFailed> {
     Ok(match kind {
         StorageBackend::Memory => (Box::new(MemoryLedger::new()), None),
         StorageBackend::Disk => {

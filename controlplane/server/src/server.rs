@@ -51,7 +51,7 @@ pub enum RunFailed {
     Postgres(#[from] PostgresRefused),
     /// The raft ledger cannot be opened.
     #[error(transparent)]
-    Raft(#[from] RaftRefused),
+    Raft(Box<RaftRefused>),
     /// The ledger cannot be read.
     #[error(transparent)]
     State(#[from] StartFailed),
@@ -68,6 +68,12 @@ pub enum RunFailed {
         /// What happened.
         detail: String,
     },
+}
+
+impl From<RaftRefused> for RunFailed {
+    fn from(refused: RaftRefused) -> Self {
+        Self::Raft(Box::new(refused))
+    }
 }
 
 /// Where a control plane listens, with the ports that were really taken.
@@ -150,7 +156,7 @@ impl ControlPlane {
         authority: Authority,
         member: Option<Arc<Core>>,
     ) -> Result<Self, RunFailed> {
-        let app = App::new(authority, config).with_member(member);
+        let app = App::new(authority, config).with_member(member.as_ref());
         let (tls, bootstrap_tls) = door::certificates(&app.config)?;
         let api = listen(app.config.bind, "the API").await?;
         let metrics = listen(app.config.metrics_bind, "metrics").await?;

@@ -25,6 +25,17 @@ const CLUSTER: i8 = 4;
 
 const ALLOW: i8 = 3;
 
+/// Rights that Kafka has something like, in the numbers of its operations.
+const OPERATIONS: [(Action, i8); 7] = [
+    (Action::TenantManage, 2),
+    (Action::StreamSubscribe, 3),
+    (Action::GroupConsume, 3),
+    (Action::StreamPublish, 4),
+    (Action::StreamTrim, 6),
+    (Action::GroupManage, 6),
+    (Action::StreamManage, 7),
+];
+
 /// What a rule is about: kind of resource, name, kind of pattern.
 type About = (i8, String, i8);
 
@@ -56,8 +67,14 @@ fn described(request: &DescribeAclsRequest, rules: &[Policy]) -> Vec<DescribeAcl
         };
         let who = principal(&rule.subject);
         let wanted = matches_resource(request, &about)
-            && request.principal_filter.as_ref().is_none_or(|wanted| wanted.as_str() == who)
-            && request.host_filter.as_ref().is_none_or(|wanted| wanted.as_str() == "*")
+            && request
+                .principal_filter
+                .as_ref()
+                .is_none_or(|wanted| wanted.as_str() == who)
+            && request
+                .host_filter
+                .as_ref()
+                .is_none_or(|wanted| wanted.as_str() == "*")
             && [ANY, operation].contains(&request.operation)
             && [ANY, ALLOW].contains(&request.permission_type);
         if wanted {
@@ -108,25 +125,22 @@ fn matches_resource(request: &DescribeAclsRequest, (kind, name, pattern): &About
 fn kafka_form(rule: &Policy) -> Option<(About, i8)> {
     let action: Action = rule.action.parse().ok()?;
     let object: Object = rule.object.parse().ok()?;
-    let operation = match action {
-        Action::StreamSubscribe | Action::GroupConsume => 3,
-        Action::StreamPublish => 4,
-        Action::StreamTrim | Action::GroupManage => 6,
-        Action::StreamManage => 7,
-        Action::TenantManage => 2,
-        _ => return None,
-    };
-    let about = match object {
-        Object::Stream {
-            namespace, stream, ..
-        } => named(TOPIC, &namespace, &stream),
-        Object::Group { group, .. } => match group {
+    let (_, operation) = *OPERATIONS.iter().find(|(known, _)| *known == action)?;
+    let about = if let Object::Stream {
+        namespace, stream, ..
+    } = &object
+    {
+        named(TOPIC, namespace, stream)
+    } else if let Object::Group { group, .. } = object {
+        match group {
             NamePattern::Any => (GROUP, "*".to_owned(), LITERAL),
             NamePattern::Exact(name) => (GROUP, name.into(), LITERAL),
             NamePattern::Prefix(prefix) => (GROUP, prefix.into(), PREFIXED),
-        },
-        Object::Tenant(_) => (CLUSTER, "kafka-cluster".to_owned(), LITERAL),
-        _ => return None,
+        }
+    } else if matches!(object, Object::Tenant(_)) {
+        (CLUSTER, "kafka-cluster".to_owned(), LITERAL)
+    } else {
+        return None;
     };
     Some((about, operation))
 }
@@ -160,12 +174,19 @@ mod tests {
 
     #[test]
     fn rules_about_streams_are_shown_as_those_of_topics() {
-        let about = |object: &str| kafka_form(&rule("stream.publish", object)).map(|(about, _)| about);
+        let about =
+            |object: &str| kafka_form(&rule("stream.publish", object)).map(|(about, _)| about);
         let topic = |name: &str, pattern| Some((TOPIC, name.to_owned(), pattern));
-        assert_eq!(about("stream:acme/default/orders"), topic("orders", LITERAL));
+        assert_eq!(
+            about("stream:acme/default/orders"),
+            topic("orders", LITERAL)
+        );
         assert_eq!(about("stream:acme/shop/*"), topic("shop.", PREFIXED));
         assert_eq!(about("stream:acme/*/*"), topic("*", LITERAL));
-        assert_eq!(kafka_form(&rule("cache.read", "cache:acme/default/c")), None);
+        assert_eq!(
+            kafka_form(&rule("cache.read", "cache:acme/default/c")),
+            None
+        );
     }
 
     #[test]
@@ -173,11 +194,16 @@ mod tests {
         let rules = [rule("stream.publish", "stream:acme/default/orders")];
         let filter = DescribeAclsRequest::default()
             .with_resource_type_filter(ANY)
+            .with_resource_name_filter(None)
+            .with_principal_filter(None)
+            .with_host_filter(None)
             .with_pattern_type_filter(ANY)
             .with_operation(ANY)
             .with_permission_type(ANY);
         assert_eq!(described(&filter, &rules).len(), 1);
-        let other = filter.clone().with_resource_name_filter(Some(text("other")));
+        let other = filter
+            .clone()
+            .with_resource_name_filter(Some(text("other")));
         assert!(described(&other, &rules).is_empty());
         let groups = filter.with_resource_type_filter(GROUP);
         assert!(described(&groups, &rules).is_empty());

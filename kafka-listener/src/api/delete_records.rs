@@ -62,8 +62,12 @@ async fn delete(ctx: &Ctx, topic: &Topic, partition: i32, offset: i64) -> Result
     };
     let deleted = async {
         let stream = ctx.stream(topic).await?;
-        stream.delete_records(RawDeleteRecords { shard, before }).await
+        stream
+            .delete_records(RawDeleteRecords { shard, before })
+            .await
     };
-    let deleted = deleted.await.map_err(|failed| failed.raw_error().number())?;
+    let deleted = deleted
+        .await
+        .map_err(|failed| failed.raw_error().number())?;
     Ok(i64::try_from(deleted.start).unwrap_or(i64::MAX))
 }

@@ -63,12 +63,24 @@ async fn sizes(ctx: &Ctx, topics: &[&Arc<Topic>]) -> Result<Vec<Vec<i64>>, i16> 
         let streams = Some(List::build(streams).map_err(super::too_long)?);
         let want_shards = true;
         let raw = ctx.raw().await?;
-        raw.describe(RawDescribe { streams, want_shards }).await
+        raw.describe(RawDescribe {
+            streams,
+            want_shards,
+        })
+        .await
     };
-    let described = described.await.map_err(|failed| failed.raw_error().number())?;
+    let described = described
+        .await
+        .map_err(|failed| failed.raw_error().number())?;
     let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
     let sizes = described.streams.iter();
     Ok(sizes
-        .map(|stream| stream.shards.iter().map(|shard| bytes(shard.bytes)).collect())
+        .map(|stream| {
+            stream
+                .shards
+                .iter()
+                .map(|shard| bytes(shard.bytes))
+                .collect()
+        })
         .collect())
 }

@@ -43,7 +43,7 @@ pub(super) async fn answer(
     let operations = request.include_topic_authorized_operations;
     let topics = match asked {
         None => {
-            ctx.shared.names.catch_up().await;
+            ctx.shared.names.refresh().await;
             all(&ctx, operations)
         }
         Some(asked) => {

@@ -125,13 +125,12 @@ impl Ctx {
     /// The topics of the tenant, after asking the control plane if one of these names is not known here.
     pub(crate) async fn topics_with<'a>(
         &self,
-        mut names: impl Iterator<Item = &'a str>,
+        names: impl Iterator<Item = &'a str>,
     ) -> Arc<Topics> {
-        let topics = self.topics();
-        if names.all(|name| topics.named(name).is_some()) || !self.shared.names.catch_up().await {
-            return topics;
-        }
-        self.topics()
+        self.shared
+            .names
+            .topics_with(self.who.tenant(), names)
+            .await
     }
 }
 
@@ -171,9 +170,9 @@ pub(crate) fn begin(ctx: &Arc<Ctx>, call: Call) -> Result<Work<Answer>, Unreadab
         Api::ConsumerGroupHeartbeat => run(ctx, call, groups::consumer_heartbeat),
         Api::ConsumerGroupDescribe => run(ctx, call, groups::consumer_describe),
         // The connection answers these itself.
-        Api::ApiVersions | Api::SaslHandshake | Api::SaslAuthenticate => {
-            Err(Unreadable::Undecodable("it is no request of its own".into()))
-        }
+        Api::ApiVersions | Api::SaslHandshake | Api::SaslAuthenticate => Err(
+            Unreadable::Undecodable("it is no request of its own".into()),
+        ),
     }
 }
 
@@ -297,7 +296,10 @@ where
 }
 
 /// What was asked does not fit into a call; the guard lets less through than does.
-#[expect(clippy::needless_pass_by_value, reason = "it is the argument of map_err")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "it is the argument of map_err"
+)]
 fn too_long<E: std::fmt::Display>(error: E) -> CallFailed {
     CallFailed::Protocol {
         what: error.to_string(),

@@ -71,9 +71,7 @@ fn decodes(call: Call) -> Result<(), Unreadable> {
         }
         Api::OffsetDelete => decode::<of::OffsetDeleteRequest>(&call).map(drop),
         Api::DescribeCluster => decode::<of::DescribeClusterRequest>(&call).map(drop),
-        Api::ConsumerGroupHeartbeat => {
-            decode::<of::ConsumerGroupHeartbeatRequest>(&call).map(drop)
-        }
+        Api::ConsumerGroupHeartbeat => decode::<of::ConsumerGroupHeartbeatRequest>(&call).map(drop),
         Api::ConsumerGroupDescribe => decode::<of::ConsumerGroupDescribeRequest>(&call).map(drop),
     }
 }

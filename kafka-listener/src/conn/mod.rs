@@ -310,34 +310,30 @@ impl Conn {
                 max,
             });
         }
-        match api {
-            Api::SaslHandshake => {
-                let exchange = std::mem::take(&mut self.exchange);
-                let (answer, exchange) = sasl::handshake(&call, exchange).map_err(malformed)?;
-                self.exchange = exchange;
-                Ok(Begun::Now(answer))
-            }
-            Api::SaslAuthenticate => {
-                let exchange = std::mem::take(&mut self.exchange);
-                let before = self.ctx.as_ref().map(|ctx| Arc::clone(&ctx.who));
-                let work = sasl::authenticate(&self.shared, self.peer, call, exchange, before)
-                    .map_err(malformed)?;
-                self.judging = true;
-                Ok(Begun::Later(work))
-            }
-            _ => {
-                let Some(ctx) = &self.ctx else {
-                    return Err(Closed::NotLoggedIn { api: api.name() });
-                };
-                if ctx.who.is_expired(now()) {
-                    return Err(Closed::Expired);
-                }
-                if !ctx.who.stands(&self.shared.names, now()) {
-                    return Err(Closed::Revoked);
-                }
-                api::begin(ctx, call).map(Begun::Later).map_err(malformed)
-            }
+        if api == Api::SaslHandshake {
+            let exchange = std::mem::take(&mut self.exchange);
+            let (answer, exchange) = sasl::handshake(&call, exchange).map_err(malformed)?;
+            self.exchange = exchange;
+            return Ok(Begun::Now(answer));
         }
+        if api == Api::SaslAuthenticate {
+            let exchange = std::mem::take(&mut self.exchange);
+            let before = self.ctx.as_ref().map(|ctx| Arc::clone(&ctx.who));
+            let work = sasl::authenticate(&self.shared, self.peer, call, exchange, before)
+                .map_err(malformed)?;
+            self.judging = true;
+            return Ok(Begun::Later(work));
+        }
+        let Some(ctx) = &self.ctx else {
+            return Err(Closed::NotLoggedIn { api: api.name() });
+        };
+        if ctx.who.is_expired(now()) {
+            return Err(Closed::Expired);
+        }
+        if !ctx.who.stands(&self.shared.names, now()) {
+            return Err(Closed::Revoked);
+        }
+        api::begin(ctx, call).map(Begun::Later).map_err(malformed)
     }
 
     /// Logs why a connection was closed, where somebody would act on it, and counts it.

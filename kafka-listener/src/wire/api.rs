@@ -46,9 +46,7 @@ macro_rules! apis {
     };
 }
 
-/// A first compact version that no request has.
-pub(crate) const NEVER: i16 = 99;
-
+// A request that has no compact version says 99.
 apis! {
     Produce = 0, 0..=13, flexible 9;
     Fetch = 1, 4..=17, flexible 12;

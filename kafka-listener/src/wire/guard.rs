@@ -213,16 +213,21 @@ mod tests {
         for api in Api::ALL {
             let (min, max) = api.versions();
             for version in min..=max {
-                for body in [
-                    &[0x7f, 0xff, 0xff, 0xff][..],
-                    &[0xff, 0xff, 0xff, 0xff, 0x07],
-                ] {
-                    // Whatever it is taken for, it cannot be whole.
-                    let checked = check(*api, version, body);
-                    let no_arrays = matches!(api, Api::ApiVersions | Api::DescribeLogDirs)
-                        || schema::of(*api).is_empty();
-                    assert!(checked.is_err() || no_arrays, "{api:?} {version}");
-                }
+                let body: &[u8] = if flexible_request(*api, version) {
+                    &[0xff, 0xff, 0xff, 0xff, 0x07]
+                } else {
+                    &[0x7f, 0xff, 0xff, 0xff]
+                };
+                // Two are read by hand; the others have versions without a body, where all of it is left over.
+                let no_body = matches!(
+                    api,
+                    Api::Produce | Api::Fetch | Api::ApiVersions | Api::ListGroups
+                );
+                // Whatever it is taken for, it cannot be whole.
+                assert!(
+                    check(*api, version, body).is_err() || no_body,
+                    "{api:?} {version}"
+                );
             }
         }
         let metadata = check(Api::Metadata, 1, &[0x7f, 0xff, 0xff, 0xff]);

@@ -17,10 +17,6 @@ impl Writer {
         }
     }
 
-    pub(crate) fn i8(&mut self, value: i8) {
-        self.out.put_i8(value);
-    }
-
     pub(crate) fn i16(&mut self, value: i16) {
         self.out.put_i16(value);
     }

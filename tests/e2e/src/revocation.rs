@@ -24,13 +24,24 @@ pub enum Kind {
     Role,
     /// The key that signed his token.
     Key,
+    /// One token, by its id.
+    Token,
+    /// The session of a service account.
+    Session,
     /// The tenant.
     Tenant,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 4] = [Self::Principal, Self::Role, Self::Key, Self::Tenant];
+    pub const ALL: [Self; 6] = [
+        Self::Principal,
+        Self::Role,
+        Self::Key,
+        Self::Token,
+        Self::Session,
+        Self::Tenant,
+    ];
 }
 
 /// Why nothing was measured.
@@ -104,11 +115,51 @@ pub async fn alice(home: &Home, node: &Node) -> reqwest::Result<String> {
         .await
 }
 
-/// Revokes something that the token of [`alice`] rests on. Returns with the control plane's answer.
+/// Gives a service account the same, and a token that belongs to a session.
 ///
 /// # Errors
 /// When the node does not answer, or refuses.
-pub async fn revoke(_home: &Home, node: &Node, kind: Kind) -> reqwest::Result<()> {
+pub async fn worker(home: &Home, node: &Node) -> reqwest::Result<String> {
+    alice(home, node).await?;
+    let post = reqwest::Method::POST;
+    let gift = json!({"user": "sa:worker", "role": ROLE});
+    let path = "/v1/tenants/dev/rbac/groupings";
+    ask(node, post.clone(), path, Some(&gift)).await?;
+    let accounts = "/v1/tenants/dev/service-accounts";
+    let account = json!({"name": "worker"});
+    ask(node, post.clone(), accounts, Some(&account)).await?;
+    let key = ask(
+        node,
+        post,
+        &format!("{accounts}/worker/keys"),
+        Some(&json!({})),
+    );
+    let key = key.await?;
+    let key = key.get("key").and_then(Value::as_str).unwrap_or_default();
+    let url = format!(
+        "{}/v1/tenants/dev/token/exchange",
+        node.ready().controlplane_url
+    );
+    let answer = crate::outside::http().post(url).bearer_auth(key).send();
+    let answer: Value = answer.await?.error_for_status()?.json().await?;
+    let token = answer.get("felix_token").and_then(Value::as_str);
+    Ok(token.unwrap_or_default().to_owned())
+}
+
+/// A claim of a token, unverified.
+fn claim(token: &str, claim: &str) -> Option<String> {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    let body = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
+    let claims: Value = serde_json::from_slice(&body).ok()?;
+    claims.get(claim)?.as_str().map(str::to_owned)
+}
+
+/// Revokes something that a token of [`alice`] or [`worker`] rests on. Returns with the control plane's answer.
+///
+/// # Errors
+/// When the node does not answer, or refuses.
+pub async fn revoke(node: &Node, kind: Kind, token: &str) -> reqwest::Result<()> {
     let (post, delete) = (reqwest::Method::POST, reqwest::Method::DELETE);
     match kind {
         Kind::Principal => {
@@ -136,11 +187,34 @@ pub async fn revoke(_home: &Home, node: &Node, kind: Kind) -> reqwest::Result<()
             ask(node, post, &format!("{keys}/{new}/activate"), None).await?;
             ask(node, delete, &format!("{keys}/{old}"), None).await?;
         }
+        Kind::Token => {
+            let id = claim(token, "jti").unwrap_or_default();
+            let revoked = json!({"kind": "token", "id": id});
+            ask(node, post, "/v1/tenants/dev/revocations", Some(&revoked)).await?;
+        }
+        Kind::Session => {
+            let id = claim(token, "sid").unwrap_or_default();
+            let path = format!("/v1/tenants/dev/sessions/{id}");
+            ask(node, delete, &path, None).await?;
+        }
         Kind::Tenant => {
             ask(node, delete, "/v1/tenants/dev", None).await?;
         }
     }
     Ok(())
+}
+
+/// A token that rests on what is to be revoked.
+///
+/// # Errors
+/// When the node does not answer, or refuses.
+pub async fn token_for(home: &Home, node: &Node, kind: Kind) -> reqwest::Result<String> {
+    match kind {
+        Kind::Session => worker(home, node).await,
+        Kind::Principal | Kind::Role | Kind::Key | Kind::Token | Kind::Tenant => {
+            alice(home, node).await
+        }
+    }
 }
 
 /// Measures every kind of revocation on nodes of its own.
@@ -152,8 +226,9 @@ pub async fn run(home: impl Fn() -> Result<Home, String>) -> Result<Vec<Delay>, 
     for kind in Kind::ALL {
         let home = home().map_err(NotRevoked::Otherwise)?;
         let node = home.start().await?;
-        let token = alice(&home, &node).await?;
-        let wire = Wire::connect(node.ready()).await?.with_token(token);
+        let token = token_for(&home, &node, kind).await?;
+        let wire = Wire::connect(node.ready()).await?;
+        let wire = wire.with_token(token.as_str());
         let ask = Subscribe {
             tenant_id: "dev".into(),
             namespace: "default".into(),
@@ -167,7 +242,7 @@ pub async fn run(home: impl Fn() -> Result<Home, String>) -> Result<Vec<Delay>, 
         let (_, events) = wire.subscribe(ask).await?;
         let mut events = events.ok_or_else(|| NotRevoked::Otherwise("no subscription".into()))?;
         let ended = tokio::spawn(async move { (events.message().await, Instant::now()) });
-        revoke(&home, &node, kind).await?;
+        revoke(&node, kind, &token).await?;
         let answered = Instant::now();
         let joined = ended.await;
         let (last, at) = joined.map_err(|error| NotRevoked::Otherwise(error.to_string()))?;

@@ -135,7 +135,7 @@ async fn everything_a_principal_has_open_ends_and_others_go_on() {
 
     let polling = polls.call("orders", poll(30_000));
     let (polled, revoked) =
-        tokio::join!(polling, revocation::revoke(&home, &node, Kind::Principal));
+        tokio::join!(polling, revocation::revoke(&node, Kind::Principal, &token));
     revoked.unwrap();
     let Answer::Refused(refused) = polled.unwrap() else {
         panic!("the poll was answered")
@@ -185,15 +185,17 @@ async fn our_clients_subscription_ends_with_the_code_whatever_was_revoked() {
     for (kind, word) in [
         (Kind::Key, "key_retired"),
         (Kind::Role, "role"),
+        (Kind::Token, "token"),
+        (Kind::Session, "session"),
         (Kind::Tenant, "tenant_gone"),
     ] {
         let home = home();
         let node = home.start().await.unwrap();
-        let token = revocation::alice(&home, &node).await.unwrap();
+        let token = revocation::token_for(&home, &node, kind).await.unwrap();
         let client = node.client_with(&token).await.unwrap();
         let subscription = client.subscribe("orders").from(Start::Latest);
         let mut subscription = subscription.await.unwrap();
-        revocation::revoke(&home, &node, kind).await.unwrap();
+        revocation::revoke(&node, kind, &token).await.unwrap();
         let ended = subscription.next().await.unwrap_err();
         let ReadFailed::Ended(refused) = ended else {
             panic!("{kind:?}: {ended:?}")

@@ -5,7 +5,6 @@ use std::str::FromStr;
 use axum::Json;
 use axum::body::{Bytes, to_bytes};
 use axum::extract::{FromRequest, Request};
-use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};

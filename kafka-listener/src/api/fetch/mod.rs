@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use felix_client::raw::{FetchShard, FetchStream, FetchedShard, List, RawFetch};
 use felix_client::CallFailed;
+use felix_client::raw::{FetchShard, FetchStream, FetchedShard, List, RawFetch};
 
 use self::request::{Place, Request, TopicKey, Wanted};
 pub(crate) use self::sessions::FetchSessions;
@@ -116,9 +116,9 @@ async fn fetch(ctx: &Ctx, request: &Request, wanted: &[Wanted]) -> Vec<Got> {
     let mut fetched = fetched.into_iter();
     let one = |(wanted, topic): (&Wanted, &Result<Arc<Topic>, i16>)| match topic {
         Err(error) => Got::empty(wanted.place.clone(), *error, -1),
-        Ok(_) => fetched.next().unwrap_or_else(|| {
-            Got::empty(wanted.place.clone(), UNKNOWN_TOPIC_OR_PARTITION, -1)
-        }),
+        Ok(_) => fetched
+            .next()
+            .unwrap_or_else(|| Got::empty(wanted.place.clone(), UNKNOWN_TOPIC_OR_PARTITION, -1)),
     };
     wanted.iter().zip(&all).map(one).collect()
 }
@@ -158,7 +158,11 @@ async fn ask(ctx: &Ctx, request: &Request, found: &[(&Wanted, &Topic)], at_once:
         return failed(UNKNOWN_TOPIC_OR_PARTITION);
     };
     let positive = |number: i32| u32::try_from(number).unwrap_or(0);
-    let wait = if at_once { Duration::ZERO } else { wait(request) };
+    let wait = if at_once {
+        Duration::ZERO
+    } else {
+        wait(request)
+    };
     let fetch = RawFetch {
         max_bytes: positive(request.max_bytes).min(FETCH_BYTES_MAX),
         min_bytes: positive(request.min_bytes).min(FETCH_BYTES_MAX),
@@ -239,7 +243,11 @@ fn got(place: &Place, shard: &FetchedShard, records: Bytes) -> Got {
         high_watermark: offset(shard.high_watermark),
         stable: offset(shard.stable),
         log_start: offset(shard.start),
-        records: if diverging.is_some() { Bytes::new() } else { records },
+        records: if diverging.is_some() {
+            Bytes::new()
+        } else {
+            records
+        },
         diverging,
     }
 }
@@ -255,7 +263,9 @@ fn write(head: &Head, error: i16, session_id: i32, got: &[Got]) -> Answer {
         writer.i16(error);
         writer.i32(session_id);
     }
-    let topics: Vec<&[Got]> = got.chunk_by(|a, b| a.place.topic == b.place.topic).collect();
+    let topics: Vec<&[Got]> = got
+        .chunk_by(|a, b| a.place.topic == b.place.topic)
+        .collect();
     writer.count(topics.len());
     let mut parts = Vec::new();
     for topic in topics {
@@ -393,7 +403,12 @@ mod tests {
 
     #[test]
     fn no_records_are_an_empty_text_and_never_null() {
-        let whole = joined(&write(&head(11), NONE, 0, &[Got::empty(place("t", 0), NONE, 5)]));
+        let whole = joined(&write(
+            &head(11),
+            NONE,
+            0,
+            &[Got::empty(place("t", 0), NONE, 5)],
+        ));
         // preferred replica -1, then length 0
         assert!(whole.ends_with(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]));
     }

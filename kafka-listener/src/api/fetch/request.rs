@@ -173,7 +173,10 @@ mod tests {
     #[test]
     fn every_cut_of_a_request_is_refused() {
         for length in 0..BODY.len() {
-            assert!(Request::read(12, Bytes::from_static(&BODY[..length])).is_err(), "{length}");
+            assert!(
+                Request::read(12, Bytes::from_static(&BODY[..length])).is_err(),
+                "{length}"
+            );
         }
     }
 }

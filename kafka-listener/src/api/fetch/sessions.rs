@@ -127,7 +127,10 @@ impl FetchSessions {
             return Err(INVALID_FETCH_SESSION_EPOCH);
         }
         let topics = request.wanted.iter().map(|one| &one.place.topic);
-        if topics.into_iter().any(|topic| is_id(topic) != session.by_id) {
+        if topics
+            .into_iter()
+            .any(|topic| is_id(topic) != session.by_id)
+        {
             return Err(FETCH_SESSION_TOPIC_ID_ERROR);
         }
         session.next = if epoch == i32::MAX { 1 } else { epoch + 1 };
@@ -183,7 +186,10 @@ impl FetchSessions {
 
     fn end(&self, owner: &Owner, id: i32) {
         let mut sessions = self.lock();
-        if sessions.get(&id).is_some_and(|session| session.owner == *owner) {
+        if sessions
+            .get(&id)
+            .is_some_and(|session| session.owner == *owner)
+        {
             sessions.remove(&id);
         }
     }
@@ -285,7 +291,9 @@ mod tests {
         let mut first = request(0, 0, vec![wanted(0, 0), wanted(1, 0)]);
         let plan = sessions.plan(&me, &mut first).unwrap();
         sessions.told(&plan, &mut vec![got(0, 5, b"x"), got(1, 5, b"")]);
-        let plan = sessions.plan(&me, &mut request(plan.session_id, 1, vec![])).unwrap();
+        let plan = sessions
+            .plan(&me, &mut request(plan.session_id, 1, vec![]))
+            .unwrap();
         let order: Vec<_> = plan.wanted.iter().map(|one| one.place.partition).collect();
         assert_eq!(order, [1, 0]);
     }
@@ -293,7 +301,9 @@ mod tests {
     #[test]
     fn a_wrong_epoch_and_another_principal_are_refused() {
         let (sessions, me) = (FetchSessions::default(), owner("me"));
-        let plan = sessions.plan(&me, &mut request(0, 0, vec![wanted(0, 0)])).unwrap();
+        let plan = sessions
+            .plan(&me, &mut request(0, 0, vec![wanted(0, 0)]))
+            .unwrap();
         let id = plan.session_id;
         let refused = |owner, epoch| sessions.plan(&owner, &mut request(id, epoch, vec![])).err();
         assert_eq!(refused(owner("me"), 2), Some(INVALID_FETCH_SESSION_EPOCH));
@@ -305,7 +315,9 @@ mod tests {
     #[test]
     fn names_and_ids_do_not_mix() {
         let (sessions, me) = (FetchSessions::default(), owner("me"));
-        let plan = sessions.plan(&me, &mut request(0, 0, vec![wanted(0, 0)])).unwrap();
+        let plan = sessions
+            .plan(&me, &mut request(0, 0, vec![wanted(0, 0)]))
+            .unwrap();
         let mut by_id = wanted(0, 0);
         by_id.place.topic = TopicKey::Id([1; 16]);
         let refused = sessions.plan(&me, &mut request(plan.session_id, 1, vec![by_id]));
@@ -316,7 +328,9 @@ mod tests {
     fn the_oldest_session_makes_room() {
         let (sessions, me) = (FetchSessions::default(), owner("me"));
         for _ in 0..=FETCH_SESSIONS_MAX {
-            sessions.plan(&me, &mut request(0, 0, vec![wanted(0, 0)])).unwrap();
+            sessions
+                .plan(&me, &mut request(0, 0, vec![wanted(0, 0)]))
+                .unwrap();
         }
         assert_eq!(sessions.len(), FETCH_SESSIONS_MAX);
     }

@@ -32,7 +32,10 @@ pub(in super::super) async fn heartbeat(
     request: ConsumerGroupHeartbeatRequest,
 ) -> ConsumerGroupHeartbeatResponse {
     let topics = match &request.subscribed_topic_names {
-        Some(names) => ctx.topics_with(names.iter().map(|name| name.as_str())).await,
+        Some(names) => {
+            ctx.topics_with(names.iter().map(|name| name.as_str()))
+                .await
+        }
         None => ctx.topics(),
     };
     let ask = match ask(&ctx, &head, &topics, &request) {
@@ -65,10 +68,15 @@ fn ask(
     }
     let too_long = |_| (INVALID_REQUEST, "the request is too long");
     let streams = request.subscribed_topic_names.as_ref().map(|names| {
-        let streams = names.iter().filter_map(|name| place(ctx, topics, name.as_str()));
+        let streams = names
+            .iter()
+            .filter_map(|name| place(ctx, topics, name.as_str()));
         List::build(streams)
     });
-    let held = request.topic_partitions.as_ref().map(|held| holds(topics, held));
+    let held = request
+        .topic_partitions
+        .as_ref()
+        .map(|held| holds(topics, held));
     Ok(ConsumerHeartbeat {
         group: told(&request.group_id),
         member: told(&request.member_id),
@@ -108,7 +116,11 @@ fn holds(topics: &Topics, held: &[Held]) -> Result<List<ConsumerTopic>, Wrong> {
         let Some(topic) = topics.with_id(held.topic_id.as_bytes()) else {
             continue;
         };
-        let mut shards: Vec<u32> = held.partitions.iter().map(|one| one.unsigned_abs()).collect();
+        let mut shards: Vec<u32> = held
+            .partitions
+            .iter()
+            .map(|one| one.unsigned_abs())
+            .collect();
         shards.sort_unstable();
         all.push(ConsumerTopic {
             incarnation: topic.stream.incarnation.0,
@@ -125,7 +137,10 @@ fn answer(
     held: &ConsumerHeld,
 ) -> ConsumerGroupHeartbeatResponse {
     if held.error != NONE {
-        return refused(held.error, held.message.as_ref().map(|message| message.as_str()));
+        return refused(
+            held.error,
+            held.message.as_ref().map(|message| message.as_str()),
+        );
     }
     let response = ConsumerGroupHeartbeatResponse::default()
         .with_member_id(Some(request.member_id.clone()))
@@ -138,7 +153,9 @@ fn answer(
     let fresh = ctx.topics();
     let find = |incarnation| {
         let known = topics.with_incarnation(incarnation);
-        known.or_else(|| fresh.with_incarnation(incarnation)).cloned()
+        known
+            .or_else(|| fresh.with_incarnation(incarnation))
+            .cloned()
     };
     let mut partitions = Vec::new();
     for share in assigned.iter() {
@@ -153,7 +170,9 @@ fn answer(
                 .with_partitions(shards.collect()),
         );
     }
-    response.with_assignment(Some(Assignment::default().with_topic_partitions(partitions)))
+    response.with_assignment(Some(
+        Assignment::default().with_topic_partitions(partitions),
+    ))
 }
 
 pub(in super::super) async fn describe(
@@ -192,7 +211,11 @@ fn shown(head: &Head, topics: &Topics, group: &ConsumerGroup) -> DescribedGroup 
         .with_group_epoch(narrow(group.epoch))
         .with_assignment_epoch(narrow(group.target_epoch))
         .with_assignor_name(said(&group.assignor))
-        .with_members(members.map(|member| shown_member(head, topics, &member)).collect())
+        .with_members(
+            members
+                .map(|member| shown_member(head, topics, &member))
+                .collect(),
+        )
 }
 
 fn shown_member(head: &Head, topics: &Topics, member: &ConsumerMember) -> Member {

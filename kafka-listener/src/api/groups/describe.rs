@@ -28,7 +28,11 @@ pub(in super::super) async fn answer(
         Err(_) => Err(INVALID_REQUEST),
     };
     let groups = match described {
-        Ok(described) => described.groups.iter().map(|group| shown(&head, &group)).collect(),
+        Ok(described) => described
+            .groups
+            .iter()
+            .map(|group| shown(&head, &group))
+            .collect(),
         Err(error) => {
             let failed = request.groups.into_iter().map(|group| {
                 DescribedGroup::default()

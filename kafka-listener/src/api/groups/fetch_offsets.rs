@@ -68,8 +68,12 @@ pub(in super::super) async fn answer(
         topics,
     };
     match look(&ctx, question).await {
-        Ok(found) => OffsetFetchResponse::default()
-            .with_topics(found.into_iter().map(|found| old_form(&head, found)).collect()),
+        Ok(found) => OffsetFetchResponse::default().with_topics(
+            found
+                .into_iter()
+                .map(|found| old_form(&head, found))
+                .collect(),
+        ),
         Err((error, asked)) if head.version < 2 => {
             // There is no place for an error of the whole, so every partition has it.
             let failed = asked.into_iter().map(|asked| failed(asked, error));
@@ -108,9 +112,15 @@ async fn of_group(
 
 async fn look(ctx: &Ctx, question: Question) -> Result<Vec<Found>, (i16, Vec<Asked>)> {
     let names = question.topics.iter().flatten();
-    let topics = ctx.topics_with(names.map(|asked| asked.topic.as_str())).await;
+    let topics = ctx
+        .topics_with(names.map(|asked| asked.topic.as_str()))
+        .await;
     let asked = question.topics;
-    let streams = match asked.as_ref().map(|asked| known(ctx, &topics, asked)).transpose() {
+    let streams = match asked
+        .as_ref()
+        .map(|asked| known(ctx, &topics, asked))
+        .transpose()
+    {
         Ok(streams) => streams,
         Err(error) => return Err((error, asked.unwrap_or_default())),
     };
@@ -186,7 +196,10 @@ fn pick(topics: &Topics, asked: Vec<Asked>, committed: &KafkaCommitted) -> Vec<F
         let partitions = asked.partitions.iter().map(|partition| {
             let shards = of_topic.iter().flat_map(|stream| stream.shards.iter());
             let mut shards = shards.filter(|shard| i64::from(shard.shard) == i64::from(*partition));
-            (*partition, shards.next().unwrap_or_else(|| none(*partition, NONE)))
+            (
+                *partition,
+                shards.next().unwrap_or_else(|| none(*partition, NONE)),
+            )
         });
         Found {
             partitions: partitions.collect(),

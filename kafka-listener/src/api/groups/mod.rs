@@ -31,9 +31,7 @@ use felix_client::raw::{Asks, RawError, Text};
 use kafka_protocol::protocol::StrBytes;
 
 use super::Ctx;
-use crate::wire::codes::{
-    COORDINATOR_NOT_AVAILABLE, GROUP_AUTHORIZATION_FAILED, NOT_COORDINATOR,
-};
+use crate::wire::codes::{COORDINATOR_NOT_AVAILABLE, GROUP_AUTHORIZATION_FAILED, NOT_COORDINATOR};
 
 /// Sends a call about groups.
 ///
@@ -47,13 +45,21 @@ async fn call<A: Asks>(ctx: &Ctx, ask: A, wait: Duration) -> Result<A::Reply, i1
 /// A call that failed as a whole, in the words of groups.
 fn code(failed: &CallFailed) -> i16 {
     tracing::debug!(%failed, "a call about a group failed");
-    match failed.raw_error() {
-        RawError::NotLeader | RawError::LeaderNotAvailable => NOT_COORDINATOR,
+    let error = failed.raw_error();
+    let is_one_of = |all: &[RawError]| all.contains(&error);
+    if is_one_of(&[RawError::NotLeader, RawError::LeaderNotAvailable]) {
+        NOT_COORDINATOR
+    } else if is_one_of(&[
+        RawError::RequestTimedOut,
+        RawError::StorageError,
+        RawError::ThrottlingQuotaExceeded,
+    ]) {
         // The member looks for the coordinator again and goes on.
-        RawError::RequestTimedOut | RawError::StorageError => COORDINATOR_NOT_AVAILABLE,
-        RawError::TopicAuthorizationFailed => GROUP_AUTHORIZATION_FAILED,
-        RawError::ThrottlingQuotaExceeded => COORDINATOR_NOT_AVAILABLE,
-        error => error.number(),
+        COORDINATOR_NOT_AVAILABLE
+    } else if error == RawError::TopicAuthorizationFailed {
+        GROUP_AUTHORIZATION_FAILED
+    } else {
+        error.number()
     }
 }
 

@@ -18,10 +18,10 @@ use crate::limits::THROTTLE_MAX;
 use crate::topics::{Topic, Topics};
 use crate::wire::api::{Api, flexible_request};
 use crate::wire::codes::{
-    CORRUPT_MESSAGE, INVALID_RECORD, INVALID_REQUIRED_ACKS, KAFKA_STORAGE_ERROR,
-    MESSAGE_TOO_LARGE, NONE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT,
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
-    UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_VERSION, name,
+    CORRUPT_MESSAGE, INVALID_RECORD, INVALID_REQUIRED_ACKS, KAFKA_STORAGE_ERROR, MESSAGE_TOO_LARGE,
+    NONE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_COMPRESSION_TYPE,
+    UNSUPPORTED_VERSION, name,
 };
 use crate::wire::write::Writer;
 
@@ -185,12 +185,16 @@ impl BatchHead {
     /// Reads the head of records that must be exactly one batch.
     fn read(records: &[u8]) -> Result<Self, i16> {
         let field = |at: usize| records.get(at..);
-        let length = field(8).and_then(|at| at.first_chunk()).ok_or(INVALID_RECORD)?;
+        let length = field(8)
+            .and_then(|at| at.first_chunk())
+            .ok_or(INVALID_RECORD)?;
         let magic = *records.get(16).ok_or(INVALID_RECORD)?;
         if magic != 2 {
             return Err(INVALID_RECORD);
         }
-        let attributes = field(21).and_then(|at| at.first_chunk()).ok_or(CORRUPT_MESSAGE)?;
+        let attributes = field(21)
+            .and_then(|at| at.first_chunk())
+            .ok_or(CORRUPT_MESSAGE)?;
         let length = i64::from(i32::from_be_bytes(*length)) + 12;
         let there = records.len() as i64;
         if records.len() < Self::BYTES || length > there {
@@ -251,16 +255,22 @@ fn appended_at(appended: &RawAppended) -> Done {
 }
 
 fn refusal(failed: &felix_client::CallFailed) -> Done {
-    let error = match failed.raw_error() {
+    let error = failed.raw_error();
+    let error = if error == RawError::ThrottlingQuotaExceeded {
         // Nothing was appended: the client waits as long as it is told and sends the batch again.
-        RawError::ThrottlingQuotaExceeded => NOT_LEADER_OR_FOLLOWER,
-        error => error.number(),
+        NOT_LEADER_OR_FOLLOWER
+    } else {
+        error.number()
     };
     tracing::debug!(code = name(error), %failed, "a batch is refused");
     Done {
         throttle_ms: failed.throttled_ms().unwrap_or(0),
         // A producer that is told of a defect may send a batch twice that is in the log.
-        ..Done::refused(if error < 0 { KAFKA_STORAGE_ERROR } else { error })
+        ..Done::refused(if error < 0 {
+            KAFKA_STORAGE_ERROR
+        } else {
+            error
+        })
     }
 }
 
@@ -289,7 +299,10 @@ fn answer(head: &Head, request: &Request, done: &[Done]) -> Answer {
     let throttle = done.iter().map(|done| done.throttle_ms).max().unwrap_or(0);
     let throttle = Duration::from_millis(throttle).min(THROTTLE_MAX);
     let version = head.version;
-    let mut writer = Writer::new(flexible_request(Api::Produce, version), 64 * done.len() + 64);
+    let mut writer = Writer::new(
+        flexible_request(Api::Produce, version),
+        64 * done.len() + 64,
+    );
     writer.out = answer_head(head, 64 * done.len() + 64);
     writer.count(request.topics.len());
     let mut done = done.iter();

@@ -81,13 +81,17 @@ mod tests {
 
     #[test]
     fn the_plain_form_is_read() {
-        let body = b"\xff\xff\xff\xff\0\0\x75\x30\0\0\0\x01\0\x01t\0\0\0\x01\0\0\0\x05\0\0\0\x02ab".to_vec();
+        let body = b"\xff\xff\xff\xff\0\0\x75\x30\0\0\0\x01\0\x01t\0\0\0\x01\0\0\0\x05\0\0\0\x02ab"
+            .to_vec();
         let request = Request::read(7, body.into()).unwrap();
         assert!(!request.transactional);
         assert_eq!((request.acks, request.timeout_ms), (-1, 30_000));
         assert_eq!(request.topics[0].key, TopicKey::Name("t".into()));
         let partition = &request.topics[0].partitions[0];
-        assert_eq!((partition.index, partition.records.as_deref()), (5, Some(&b"ab"[..])));
+        assert_eq!(
+            (partition.index, partition.records.as_deref()),
+            (5, Some(&b"ab"[..]))
+        );
     }
 
     #[test]
@@ -95,7 +99,10 @@ mod tests {
         let body = b"\0\xff\xff\0\0\x75\x30\x02\x02t\x02\0\0\0\x05\x03ab\0\0\0";
         assert!(Request::read(9, Bytes::from_static(body)).is_ok());
         for length in 0..body.len() {
-            assert!(Request::read(9, Bytes::from_static(&body[..length])).is_err(), "{length}");
+            assert!(
+                Request::read(9, Bytes::from_static(&body[..length])).is_err(),
+                "{length}"
+            );
         }
     }
 

@@ -12,7 +12,8 @@ use openraft::{Raft, RaftMetrics, ServerState, SnapshotPolicy};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::log_store::{LogFailed, LogStore};
+use super::log_failed::LogFailed;
+use super::log_store::LogStore;
 use super::machine::{InstallFailed, Machine};
 use super::network::{Caller, Network};
 use super::place::{Draw, Identity, Place, PlaceRefused};

@@ -255,7 +255,9 @@ impl Ledger for RaftLedger {
     }
 
     fn keep_snapshot(&self, at: Revision, state: &[u8]) -> Result<(), ReadFailed> {
-        if self.snapshot()?.is_some_and(|(kept, _)| kept > at) {
+        let kept = self.snapshot().ok().flatten();
+        // One that cannot be read, or is from beyond the end, is of no use to anybody.
+        if kept.is_some_and(|(kept, _)| kept > at && kept <= self.revision()) {
             return Ok(());
         }
         let mut bytes = format!("{at}\n").into_bytes();

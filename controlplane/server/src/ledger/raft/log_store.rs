@@ -10,19 +10,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use felix_journal::{
-    AppendFailed, Log, LogOptions, LogReader, OpenRefused, ReadRefused, RetentionPolicy,
-    SyncFailed, TruncateRefused, durable,
-};
-use felix_model::batch::BuildRefused;
+use felix_journal::{Log, LogOptions, LogReader, RetentionPolicy, durable};
 use felix_model::{
     BatchBuilder, BatchOptions, BatchRefused, Generation, Offset, Records, TimeMs, patch,
 };
 use openraft::storage::{LogFlushed, LogState, RaftLogStorage};
-use openraft::{AnyError, ErrorSubject, ErrorVerb, OptionalSend, RaftLogReader, StorageIOError};
+use openraft::{ErrorSubject, ErrorVerb, OptionalSend, RaftLogReader};
 use serde::{Deserialize, Serialize};
 
 use super::codec::{self, Malformed};
+use super::log_failed::LogFailed;
 use super::place::{Place, PlaceRefused};
 use super::room::when_there_is_room;
 use super::types::{Entry, LogId, StorageError, StorageId, Types, Vote};
@@ -33,77 +30,6 @@ const LOG: &str = "log.json";
 /// Bytes of entries read at once for a member that is behind. One call between members carries at most this much, or
 /// one entry.
 const READ_BYTES: usize = 1024 * 1024;
-
-/// Why the log failed.
-#[derive(Debug, thiserror::Error)]
-pub enum LogFailed {
-    /// It could not be opened.
-    #[error("the raft log cannot be opened: {0}")]
-    Open(#[from] OpenRefused),
-    /// It could not be read.
-    #[error("the raft log cannot be read: {0}")]
-    Read(#[from] ReadRefused),
-    /// It could not be written.
-    #[error("the raft log cannot be written: {0}")]
-    Append(#[from] AppendFailed),
-    /// It could not be made durable.
-    #[error("the raft log cannot be synced: {0}")]
-    Sync(#[from] SyncFailed),
-    /// It could not be cut.
-    #[error("the raft log cannot be cut: {0}")]
-    Truncate(#[from] TruncateRefused),
-    /// A file beside it failed.
-    #[error(transparent)]
-    Place(#[from] PlaceRefused),
-    /// The disk failed.
-    #[error(transparent)]
-    Disk(#[from] felix_journal::DiskError),
-    /// An entry is too large.
-    #[error("entry {index} does not fit: {why}")]
-    Unfit {
-        /// Its index.
-        index: u64,
-        /// Why.
-        why: BuildRefused,
-    },
-    /// A batch or an entry is not what was written.
-    #[error("entry {index}: {why}")]
-    Entry {
-        /// Its index.
-        index: u64,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// An entry does not follow the one before.
-    #[error("entry {found} does not follow the log, which ends before {expected}")]
-    Gap {
-        /// The next index.
-        expected: u64,
-        /// The entry's.
-        found: u64,
-    },
-    /// The medium lost what it had promised to keep.
-    #[error(
-        "the disk lost {bytes} bytes of the raft log that were durable: this member has forgotten what it promised. \
-         Remove its raft directory; it is counted in again as an empty one"
-    )]
-    Lost {
-        /// How many bytes.
-        bytes: u64,
-    },
-}
-
-impl LogFailed {
-    fn entry(index: u64, why: impl ToString) -> Self {
-        let why = why.to_string();
-        Self::Entry { index, why }
-    }
-
-    fn into_storage(self, subject: ErrorSubject<u64>, verb: ErrorVerb) -> StorageError {
-        tracing::error!(error = %self, "the raft log failed");
-        StorageIOError::new(subject, verb, AnyError::new(&self)).into()
-    }
-}
 
 /// `vote.json`.
 #[derive(Debug, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use felix_journal::{AppendFailed, DiskError, OpenRefused, TruncateRefused};
 
-use super::log_store::LogFailed;
+use super::log_failed::LogFailed;
 use super::machine::InstallFailed;
 use super::place::PlaceRefused;
 use super::records::RecordsFailed;
