@@ -172,7 +172,7 @@ impl Shared {
             behind.map(|(_, waiting)| waiting).collect()
         };
         for waiting in behind {
-            let _ = waiting.send(Err(refused.clone()));
+            let _ = waiting.answer.send(Err(refused.clone()));
         }
         self.wake.notify_one();
     }
