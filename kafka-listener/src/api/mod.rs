@@ -296,10 +296,6 @@ where
 }
 
 /// What was asked does not fit into a call; the guard lets less through than does.
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "it is the argument of map_err"
-)]
 fn too_long<E: std::fmt::Display>(error: E) -> CallFailed {
     CallFailed::Protocol {
         what: error.to_string(),

@@ -83,7 +83,8 @@ pub(super) fn of_topic(stream: &StreamRecord) -> Vec<Setting> {
         own,
         read_only: false,
     };
-    let unbounded = |bound: Option<u64>| bound.map_or("-1".to_owned(), |bound| bound.to_string());
+    let unbounded =
+        |bound: Option<u64>| bound.map_or_else(|| "-1".to_owned(), |bound| bound.to_string());
     let mut all = vec![
         own(
             "cleanup.policy",

@@ -312,7 +312,7 @@ impl Conn {
         }
         if api == Api::SaslHandshake {
             let exchange = std::mem::take(&mut self.exchange);
-            let (answer, exchange) = sasl::handshake(&call, exchange).map_err(malformed)?;
+            let (answer, exchange) = sasl::handshake(&call, &exchange).map_err(malformed)?;
             self.exchange = exchange;
             return Ok(Begun::Now(answer));
         }

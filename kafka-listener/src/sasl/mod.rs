@@ -81,7 +81,7 @@ pub(crate) struct LoginRefused(pub(crate) String);
 ///
 /// # Errors
 /// [`Unreadable`] when the request's bytes are not what the protocol says.
-pub(crate) fn handshake(call: &Call, before: Exchange) -> Result<(Answer, Exchange), Unreadable> {
+pub(crate) fn handshake(call: &Call, before: &Exchange) -> Result<(Answer, Exchange), Unreadable> {
     let request: SaslHandshakeRequest = decode(call)?;
     let known = MECHANISMS
         .iter()
@@ -89,7 +89,7 @@ pub(crate) fn handshake(call: &Call, before: Exchange) -> Result<(Answer, Exchan
     let (error, exchange) = match known {
         // In version 0 bare tokens without a header would follow; nobody sends it any more.
         _ if call.head.version < 1 => (UNSUPPORTED_VERSION, Exchange::Idle),
-        _ if before != Exchange::Idle => (ILLEGAL_SASL_STATE, Exchange::Idle),
+        _ if *before != Exchange::Idle => (ILLEGAL_SASL_STATE, Exchange::Idle),
         Some((_, mechanism)) => (NONE, Exchange::Chosen(*mechanism)),
         None => (UNSUPPORTED_SASL_MECHANISM, Exchange::Idle),
     };

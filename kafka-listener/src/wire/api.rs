@@ -7,6 +7,7 @@
 macro_rules! apis {
     ($($(#[$doc:meta])* $name:ident = $key:literal, $min:literal..=$max:literal, flexible $flexible:literal;)*) => {
         /// A request that is served.
+        #[expect(clippy::enum_variant_names, reason = "the protocol has the name ApiVersions")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub(crate) enum Api {
             $($(#[$doc])* $name,)*

@@ -28,7 +28,7 @@ pub(super) enum Kind {
     /// Structures.
     List(&'static [Field]),
     /// Elements that are no structures.
-    Items(&'static Kind),
+    Items(&'static Self),
 }
 
 pub(super) const fn field(versions: (i16, i16), kind: Kind) -> Field {

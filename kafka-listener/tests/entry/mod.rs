@@ -1,6 +1,6 @@
 //! What the fuzz target `kafka` runs; `tests/fuzz_replay.rs` runs it on the committed inputs.
 
 /// Takes bytes for a request, as a connection does.
-pub fn run(data: &[u8]) {
+pub(crate) fn run(data: &[u8]) {
     let _ = felix_kafka::readable(data);
 }
