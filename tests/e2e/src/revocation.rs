@@ -128,13 +128,8 @@ pub async fn worker(home: &Home, node: &Node) -> reqwest::Result<String> {
     let accounts = "/v1/tenants/dev/service-accounts";
     let account = json!({"name": "worker"});
     ask(node, post.clone(), accounts, Some(&account)).await?;
-    let key = ask(
-        node,
-        post,
-        &format!("{accounts}/worker/keys"),
-        Some(&json!({})),
-    );
-    let key = key.await?;
+    let (keys, nothing) = (format!("{accounts}/worker/keys"), json!({}));
+    let key = ask(node, post, &keys, Some(&nothing)).await?;
     let key = key.get("key").and_then(Value::as_str).unwrap_or_default();
     let url = format!(
         "{}/v1/tenants/dev/token/exchange",
