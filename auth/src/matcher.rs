@@ -1,6 +1,6 @@
 //! The compiled form of a token's grants.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::action::Action;
 use crate::object::Object;
@@ -30,21 +30,25 @@ impl Permissions {
     /// Compiles the grants of a principal of `tenant`. Grants over other tenants are dropped.
     #[must_use]
     pub fn compile(tenant: &str, grants: impl IntoIterator<Item = Permission>) -> Self {
-        let grants: BTreeSet<Permission> = grants
+        let mut grants: Vec<Permission> = grants
             .into_iter()
             .filter(|grant| grant.object.tenant().is_none_or(|owner| owner == tenant))
             .collect();
-        let mut rules: BTreeMap<Action, RulesDraft> = BTreeMap::new();
-        for grant in &grants {
-            rules.entry(grant.action).or_default().add(&grant.object);
-        }
+        grants.sort_unstable();
+        grants.dedup();
+        // Permissions order by action first.
+        let rules = grants
+            .chunk_by(|one, next| one.action == next.action)
+            .filter_map(|same| {
+                let mut draft = RulesDraft::default();
+                same.iter().for_each(|grant| draft.add(&grant.object));
+                Some((same.first()?.action, draft.finish()))
+            })
+            .collect();
         Self {
             tenant: tenant.into(),
-            grants: grants.into_iter().collect(),
-            rules: rules
-                .into_iter()
-                .map(|(action, draft)| (action, draft.finish()))
-                .collect(),
+            rules,
+            grants: grants.into_boxed_slice(),
         }
     }
 

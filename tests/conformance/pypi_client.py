@@ -22,6 +22,7 @@ import felix
 
 import commits
 import groups
+import tokens
 from node import Node, start, start_separately
 
 TENANT, NAMESPACE = "dev", "default"
@@ -819,7 +820,7 @@ def run(checks: list[Callable[[Node], None]], node: Node) -> tuple[int, int]:
 def main() -> int:
     outcomes = []
     with start() as node:
-        outcomes.append(run(CHECKS + groups.CHECKS + commits.CHECKS, node))
+        outcomes.append(run(CHECKS + groups.CHECKS + commits.CHECKS + tokens.CHECKS, node))
     with start(quota="dev:0:20") as node:
         outcomes.append(run([a_tenant_over_its_rate_is_overloaded_and_told_when_to_come_back], node))
     print("\na control plane and a broker as two processes", flush=True)

@@ -56,13 +56,14 @@ export async function provider(name, command, args) {
   child.stdout.on('data', (bytes) => (said.out += bytes));
   child.stderr.on('data', (bytes) => (said.err += bytes));
   endings.push(() => child.kill());
-  const line = await until(`the provider ${name}`, () => {
+  // Between its lines of JSON a provider may have warnings of its own.
+  const lines = () => said.out.split('\n').slice(0, -1).filter((line) => line.startsWith('{')).map((line) => JSON.parse(line));
+  const { issuer } = await until(`the provider ${name}`, () => {
     if (child.exitCode !== null) throw new Error(`${name} ended: ${said.err}`);
-    return said.out.includes('\n') ? said.out.split('\n')[0] : undefined;
+    return lines()[0];
   });
   // What it gave away later; see provider.mjs.
-  const given = () => said.out.trim().split('\n').slice(1).map((given) => JSON.parse(given));
-  return { issuer: JSON.parse(line).issuer, given };
+  return { issuer, given: () => lines().slice(1) };
 }
 
 export const certified = () => provider('oidc-provider', process.execPath, [join(import.meta.dirname, 'provider.mjs')]);

@@ -105,7 +105,7 @@ async function wholeRun() {
   await admin.does(['keys', 'rotate', '--settle', '1s', '-vv'], traced);
   await admin.does(['keys', 'ls', '--json'], traced);
   for (const command of [['session', 'ls'], ['idp', 'ls'], ['service-account', 'ls'], ['service-account', 'show', 'billing'],
-    ['audit', 'ls'], ['quota', 'ls'], ['context', 'show'], ['context', 'ls'], ['rbac', 'policy', 'ls']]) {
+    ['audit', 'ls'], ['audit', 'verify'], ['quota', 'ls'], ['context', 'show'], ['context', 'ls'], ['rbac', 'policy', 'ls']]) {
     await admin.does([...command, '--json'], traced);
     await admin.does(command, traced);
   }
@@ -124,7 +124,15 @@ async function wholeRun() {
   secret('Postgres password', POSTGRES_PASSWORD);
   secret('peer token', PEER_TOKEN);
   const printer = new Person('printer');
-  for (const program of ['felix-controlplane', 'felix-broker']) await printer.prints(join(PROGRAMS, program), settings(printer));
+  const printed = settings(printer);
+  for (const program of ['felix-controlplane', 'felix-broker']) await printer.prints(join(PROGRAMS, program), printed);
+  const raft = { ...printed, FELIX_CONTROLPLANE_STORAGE_BACKEND: 'raft', FELIX_CONTROLPLANE_RAFT_PEER_TOKEN: PEER_TOKEN };
+  await printer.prints(join(PROGRAMS, 'felix-controlplane'), raft);
+  // What is wrong with an address is told without the address.
+  for (const address of [`postgres://felix:${POSTGRES_PASSWORD}@127.0.0.1:1/felix?passwrod=x`, `felix:${POSTGRES_PASSWORD}@x`]) {
+    const environment = { ...printed, FELIX_CONTROLPLANE_POSTGRES_URL: address };
+    await printer.prints(join(PROGRAMS, 'felix-controlplane'), environment);
+  }
 }
 
 /// Every setting that holds a secret or names one.
@@ -137,8 +145,8 @@ function settings(person) {
     FELIX_BOOTSTRAP_ENABLED: 'true',
     FELIX_BOOTSTRAP_TOKEN: PEER_TOKEN,
     FELIX_BOOTSTRAP_TOKEN_PREVIOUS: PEER_TOKEN,
+    FELIX_CONTROLPLANE_STORAGE_BACKEND: 'postgres',
     FELIX_CONTROLPLANE_POSTGRES_URL: `postgres://felix:${POSTGRES_PASSWORD}@127.0.0.1:1/felix`,
-    FELIX_CONTROLPLANE_RAFT_PEER_TOKEN_FILE: token,
     FELIX_NODE_TOKEN: felix.token,
   };
 }
@@ -155,6 +163,8 @@ test('there was something to look for and somewhere to look', () => {
   assert.ok(secrets.size > 20, `${secrets.size} secrets`);
   const log = felix.log.err + felix.log.out;
   assert.ok(log.length > 10_000, 'the node logs at its loudest');
+  const { host } = new URL(felix.controlplane_url);
+  assert.ok(written.some(({ name, err }) => name.includes('login') && err.includes(host)), 'what is no secret is found');
   assert.ok(written.some(({ name, err }) => name.includes('login') && /DEBUG|TRACE/.test(err)), 'felixctl does, too');
 });
 

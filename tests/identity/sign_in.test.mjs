@@ -36,7 +36,7 @@ const toZitadel = (more = []) => [...Person.at(felix), '--issuer', go, '--client
 async function publishesWithExactlyTheGrantedRights(person) {
   const who = await person.shows(['whoami']);
   assert.deepEqual(who.rights, [ORDERS.join(':')]);
-  assert.deepEqual(who.roles, ['role:writers']);
+  assert.ok(who.roles.includes('role:writers'), who.roles);
   await person.does(['pub', 'orders', 'hello']);
   const refused = await person.fails(['pub', 'payments', 'hello']);
   assert.equal(refused.exit, REFUSED);
@@ -82,8 +82,12 @@ test('a person nobody has given a right is told for whom to ask, and signs in on
   const principal = refused.err.match(/grouping add ([0-9a-f]{64}) ROLE/)?.[1];
   assert.ok(principal, refused.err);
   await felix.admin.does(['rbac', 'grouping', 'add', principal, 'role:writers']);
-  // The provider knows the browser by now, so there is nothing to fill in; the context was not kept, so all is said again.
-  const { exit, err } = await bob.signsIn(toCertified(), (url) => opened.goto(url));
+  // The provider knows the browser by now and asks only whether a native program may; the context was not kept, so all
+  // is said again.
+  const { exit, err } = await bob.signsIn(toCertified(), async (url) => {
+    await opened.goto(url);
+    await opened.click('button:has-text("Continue")');
+  });
   assert.equal(exit, 0, err);
   await close();
   const who = await publishesWithExactlyTheGrantedRights(bob);
@@ -94,7 +98,7 @@ test('a person nobody has given a right is told for whom to ask, and signs in on
 test('a person signs in at a provider of another make and publishes with exactly the granted rights', async () => {
   const user = new Person('user');
   const { page: opened, close } = await page();
-  const visit = (url) => atZitadel(opened, url, 'test-user2');
+  const visit = (url) => atZitadel(opened, url, 'dora');
   const refused = await user.signsIn(toZitadel(), visit);
   const principal = refused.err.match(/grouping add ([0-9a-f]{64}) ROLE/)?.[1];
   assert.ok(principal, refused.err);
@@ -102,7 +106,7 @@ test('a person signs in at a provider of another make and publishes with exactly
   const { exit, err } = await user.signsIn(toZitadel(), visit);
   assert.equal(exit, 0, err);
   await close();
-  assert.equal((await publishesWithExactlyTheGrantedRights(user)).subject, 'id2');
+  assert.equal((await publishesWithExactlyTheGrantedRights(user)).subject, 'dora');
 });
 
 test('a person signs in on a machine without a browser with a code', async () => {
@@ -132,10 +136,11 @@ test('a device with a password of its own signs a person in at the other provide
     '--client-secret-file', password];
   const { exit, err } = await user.signsIn(args, async (url) => {
     await opened.goto(url);
-    await opened.fill('#username', 'test-user2');
+    await opened.fill('#username', 'dora');
     await opened.fill('#password', 'verysecure');
     await opened.click('button[type=submit]');
     await opened.click('button.green');
+    await opened.getByText('Device authorization allowed').waitFor();
   });
   assert.equal(exit, 0, err);
   await close();

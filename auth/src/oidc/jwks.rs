@@ -363,10 +363,10 @@ mod tests {
         let all = ["ES256", "ES384", "RS256", "PS512", "EdDSA"];
         for algorithm in all.map(|name| UpstreamAlgorithm::named(name).unwrap()) {
             let key = nobodys_key(algorithm).unwrap();
-            let length = match algorithm {
-                UpstreamAlgorithm::Es256 | UpstreamAlgorithm::EdDsa => 64,
-                UpstreamAlgorithm::Es384 => 96,
-                _ => 256,
+            let length = match (algorithm.is_rsa(), algorithm) {
+                (true, _) => 256,
+                (false, UpstreamAlgorithm::Es384) => 96,
+                (false, _) => 64,
             };
             let signature = URL_SAFE_NO_PAD.encode(vec![3; length]);
             let fits = jsonwebtoken::crypto::verify(

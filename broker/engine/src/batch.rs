@@ -37,7 +37,8 @@ pub struct Draft {
     native: Option<Payloads>,
     publisher: Option<Arc<str>>,
     key: Option<Bytes>,
-    kafka: Option<KafkaProduced>,
+    /// Its header says which batch of which producer it is.
+    is_sequenced: bool,
 }
 
 impl Draft {
@@ -55,7 +56,7 @@ impl Draft {
             native: None,
             publisher: None,
             key: None,
-            kafka: None,
+            is_sequenced: false,
         })
     }
 
@@ -64,9 +65,8 @@ impl Draft {
     /// # Errors
     /// The header is not one of a record batch v2.
     pub fn from_kafka(log: BytesMut) -> Result<Self, BatchRefused> {
-        let kafka = KafkaProduced::of(&BatchHeader::parse(&log)?);
         Ok(Self {
-            kafka,
+            is_sequenced: true,
             ..Self::from_log(log)?
         })
     }
@@ -82,7 +82,7 @@ impl Draft {
             native: Some(native),
             publisher: None,
             key: None,
-            kafka: None,
+            is_sequenced: false,
         }
     }
 
@@ -118,7 +118,10 @@ impl Draft {
     }
 
     pub(crate) fn kafka(&self) -> Option<KafkaProduced> {
-        self.kafka
+        let header = self
+            .is_sequenced
+            .then(|| BatchHeader::parse(&self.log).ok());
+        KafkaProduced::of(&header.flatten()?)
     }
 
     pub(crate) fn has_log(&self) -> bool {

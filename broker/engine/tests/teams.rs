@@ -1,10 +1,6 @@
 //! Groups of the Kafka protocol: one owner for every partition, fencing, and nothing lost through a restart.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test may panic"
-)]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -7,12 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use felix_auth::{Action, Principal, Resource};
-use felix_controlplane_client::{
-    Api, CallFailed, Follower, FollowerState, Held, Renewal, TokenSource,
-};
+use felix_controlplane_client::{CallFailed, FollowerState};
 use felix_journal::{DataDir, DataDirRefused, Journal, JournalOptions, RealDisk};
-use felix_meta::{Catalogue, TenantEntry};
-use felix_model::{CacheId, ClusterId, NodeId, StreamId, TenantId, TimeMs};
+use felix_model::{CacheId, ClusterId, NodeId, StreamId, TimeMs};
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::Extension;
 use felix_wire::flags::Flags;
@@ -24,16 +21,16 @@ use tokio_util::task::TaskTracker;
 use crate::caches::{CacheHandle, CacheSpec, Caches};
 use crate::config::{Config, ConfigRefused};
 use crate::conn::principals::Principals;
-use crate::conn::standing::{Over, Revoked, Standing, Standings};
-use crate::credential::Credential;
+use crate::conn::standing::Standings;
 use crate::fair::FairQueue;
+use crate::follow::{follow, follow_changes};
 use crate::limits::{DRAIN_TIMEOUT, EXPIRY_LOOK_INTERVAL, PUBLISH_WINDOW};
 pub(crate) use crate::listing::{Listing, Subscriptions};
 use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::names::{Names, spec};
 use crate::paths::Paths;
-use crate::quotas::{Exceeded, Quotas, TenantUse};
+use crate::quotas::Quotas;
 use crate::shards::cell::now;
 use crate::shards::{Shards, Store, StreamHandle, StreamSpec};
 use crate::teams::Teams;
@@ -245,50 +242,6 @@ fn identity(config: &Config, given: Option<Identity>) -> Result<Identity, TlsRef
     }
 }
 
-/// Takes a first copy of the catalogue, with the credential that is kept fresh if there is one.
-async fn follow(
-    config: &Config,
-    token: Option<String>,
-    metrics: &Metrics,
-) -> Result<(Follower, Option<Credential>), StartRefused> {
-    let refused = |error: &dyn std::fmt::Display| StartRefused::Endpoint(error.to_string());
-    let read = |file: &Path| {
-        std::fs::read(file).map_err(|error| refused(&format!("{}: {error}", file.display())))
-    };
-    let roots = config.controlplane_ca.as_deref().map(read).transpose()?;
-    let roots = roots.as_deref();
-    let (source, credential) = match (&config.node_refresh_token_file, token) {
-        (Some(file), token) => {
-            let first = match (token, &config.node_token_file) {
-                (Some(token), _) => token,
-                (None, Some(path)) => String::from_utf8_lossy(&read(path)?).trim().to_owned(),
-                (None, None) => {
-                    let words = "node_refresh_token_file needs a token, which says of whom it is";
-                    return Err(ConfigRefused::Conflict(words).into());
-                }
-            };
-            let tenant = felix_auth::claimed_tenant(&first).map_err(|error| refused(&error))?;
-            let renewal = Renewal::new(&config.controlplane_url, tenant, roots);
-            let renewal = renewal.map_err(|error| refused(&error))?;
-            let held = Held::new(&first);
-            let credential = Credential::new(held.clone(), file.clone(), renewal);
-            credential.freshen(metrics).await;
-            (TokenSource::Held(held), Some(credential))
-        }
-        (None, Some(token)) => (TokenSource::fixed(&token), None),
-        (None, None) => match &config.node_token_file {
-            Some(path) => (TokenSource::file(path.clone()), None),
-            None => (TokenSource::fixed(""), None),
-        },
-    };
-    let api = match roots {
-        Some(roots) => Api::trusting(&config.controlplane_url, source, roots),
-        None => Api::new(&config.controlplane_url, source),
-    };
-    let follower = Follower::start(api.map_err(|error| refused(&error))?).await?;
-    Ok((follower, credential))
-}
-
 fn open_store(
     directory: &Path,
     cluster: &ClusterId,
@@ -366,57 +319,6 @@ impl Shared {
             FollowerState::Following | FollowerState::Retrying { .. } => Ok(()),
             FollowerState::TooOld { why } => Err(format!("catalogue: {why}")),
         }
-    }
-
-    /// Ends everything that a standing stands behind.
-    pub(crate) fn revoke(&self, standing: &Standing, revoked: Revoked) {
-        if !self.standings.end(standing, Over::Revoked(revoked)) {
-            return;
-        }
-        self.metrics.standings_revoked.increment(1);
-        self.members.expel(self.elapsed(), standing.id);
-        let holder = standing.holder().principal;
-        tracing::info!(
-            tenant = %holder.tenant,
-            principal = %holder.subject,
-            what = revoked.word(),
-            "revoked; what was open ends"
-        );
-    }
-
-    /// Ends whatever rests on what a change of the catalogue took away.
-    fn enforce(&self, before: &Catalogue, after: &Catalogue) {
-        for tenant in self.standings.tenants() {
-            let (was, is) = (
-                before.tenant(tenant.as_str()),
-                after.tenant(tenant.as_str()),
-            );
-            let same = was
-                .zip(is)
-                .is_some_and(|(was, is)| Arc::ptr_eq(was, is) || is_as_good(was, is));
-            if same {
-                continue;
-            }
-            for standing in self.standings.of(&tenant) {
-                if let Some(revoked) = self.names.revoked(&standing.holder()) {
-                    self.revoke(&standing, revoked);
-                }
-            }
-        }
-    }
-
-    /// What a tenant uses of this broker.
-    pub(crate) fn used(&self, tenant: &TenantId) -> Arc<TenantUse> {
-        self.quotas.of(tenant, &self.names.catalogue())
-    }
-
-    /// The refusal of a use that is over a bound.
-    pub(crate) fn exceeded(&self, exceeded: Exceeded) -> Failure {
-        match &exceeded {
-            Exceeded::Configured { .. } => self.metrics.throttled.increment(1),
-            Exceeded::Quota { .. } => self.metrics.quota_refused.increment(1),
-        }
-        exceeded.into()
     }
 
     /// Time since the start, for what does not ask what o'clock it is.
@@ -741,57 +643,5 @@ impl Running {
                 let _ = tokio::task::spawn_blocking(move || chore(&shared)).await;
             }
         });
-    }
-}
-
-/// Whether every token that rested on a tenant's entry rests on another one as well.
-fn is_as_good(was: &TenantEntry, is: &TenantEntry) -> bool {
-    was.keys == is.keys && was.revocations == is.revocations
-}
-
-/// Applies what changes in the catalogue to what is served: deletions, new incarnations, new settings.
-async fn follow_changes(shared: &Arc<Shared>) {
-    let mut changes = shared.names.follower().watch();
-    // Taken before the look at the disk, so that a deletion in the meantime is seen as one.
-    let mut before = shared.names.catalogue();
-    shared.verify_shards().await;
-    while changes.changed().await.is_ok() {
-        let after = Arc::clone(&changes.borrow_and_update());
-        // First, so that what is revoked with a tenant that is deleted is told so.
-        shared.enforce(&before, &after);
-        shared.quotas.follow(&after);
-        for handle in shared.shards.handles() {
-            let known = handle.spec();
-            let id = &known.id;
-            let (tenant, namespace, stream) = (
-                id.tenant.as_str(),
-                id.namespace.as_str(),
-                id.stream.as_str(),
-            );
-            match after.stream(tenant, namespace, stream) {
-                Some(record) => drop(shared.shards.stream(spec(record, &after))),
-                // Only what the catalogue had and has no longer was deleted; a name it never had is an orphan.
-                None if before.stream(tenant, namespace, stream).is_some() => {
-                    shared.shards.deleted(id, known.incarnation);
-                }
-                None => {}
-            }
-        }
-        for handle in shared.caches.handles() {
-            let known = handle.spec();
-            let (tenant, namespace, cache) = (
-                known.id.tenant.as_str(),
-                known.id.namespace.as_str(),
-                known.id.cache.as_str(),
-            );
-            match after.cache(tenant, namespace, cache) {
-                Some(record) => drop(shared.caches.cache(CacheSpec::of(record))),
-                None if before.cache(tenant, namespace, cache).is_some() => {
-                    shared.caches.deleted(&known.id, known.incarnation);
-                }
-                None => {}
-            }
-        }
-        before = after;
     }
 }

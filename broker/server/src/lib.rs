@@ -21,6 +21,7 @@ mod conn;
 mod credential;
 mod events;
 mod fair;
+mod follow;
 mod groups;
 mod limits;
 mod listen;

@@ -150,13 +150,13 @@ impl Api {
             Some(items) => items.take(),
             None => answer,
         };
-        match items {
-            Value::Array(items) => Ok(items),
-            _ => Err(Failure::failed(format!(
+        let Value::Array(items) = items else {
+            return Err(Failure::failed(format!(
                 "{} answered with no list",
                 self.who
-            ))),
-        }
+            )));
+        };
+        Ok(items)
     }
 
     /// Creates something; a server that has the very same answers with it.

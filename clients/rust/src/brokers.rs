@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use felix_wire::error::Code;
+use felix_wire::extension::Extension;
 use felix_wire::message::Message;
 use felix_wire::negotiate::Features;
 use quinn::Connection;
@@ -275,11 +276,13 @@ impl Brokers {
                 format!("timed out after {limit} s"),
             ))
         })?;
-        keeper::start(
-            connection.clone(),
-            self.config.tenant.to_string(),
-            self.config.token.clone(),
-        );
+        if opened.granted.extensions.contains(Extension::Reauth) {
+            keeper::start(
+                connection.clone(),
+                self.config.tenant.to_string(),
+                self.config.token.clone(),
+            );
+        }
         let key = TokenUsed {
             source: self.config.token.clone(),
             token,

@@ -142,7 +142,7 @@ pub(crate) const PUBLISHES: Wants = Wants {
     // Not used there: what the broker grants here tells what to open another stream for.
     requests: true,
     raw: true,
-    reauth: false,
+    reauth: true,
 };
 
 impl PipeSlot {

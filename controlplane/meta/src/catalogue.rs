@@ -265,6 +265,10 @@ impl Catalogue {
     /// What an event does is read from the event alone. Parents that an event names exist, because it was decided on
     /// this state; if they do not, the event has no effect beyond the new revision, so that two folds of one log agree
     /// even then.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "what is not of names is of identity"
+    )]
     pub fn apply(&mut self, event: &Event) {
         for change in changes(self, event) {
             *self.sequences.of(&change.changed) += 1;

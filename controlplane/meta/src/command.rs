@@ -12,6 +12,10 @@ use crate::record::{
 };
 
 /// A wish, already permitted. [`crate::Catalogue::decide`] says what it would change.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "they are few at a time, and sessions are the most frequent of them"
+)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Make a tenant without keys.

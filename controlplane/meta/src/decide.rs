@@ -25,6 +25,10 @@ mod session;
 use place::Place;
 
 /// What a command comes to.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "they are few at a time, and sessions are the most frequent of them"
+)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// This is to happen.
@@ -127,6 +131,10 @@ impl Catalogue {
     ///
     /// # Errors
     /// [`Refused`], in this order: what is invalid in itself, what is missing, what conflicts.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "what is not of names is of identity"
+    )]
     pub fn decide(&self, command: &Command) -> Result<Decision, Refused> {
         match command {
             Command::CreateTenant(tenant) => self.create_tenant(tenant),

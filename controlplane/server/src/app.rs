@@ -1,7 +1,7 @@
 //! What every handler may use.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use felix_auth::fetch::HttpFetch;
 use felix_auth::oidc::{Fetch, Verifier};
@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::audit::{Index, Notebook};
 use crate::authority::Authority;
 use crate::config::Config;
+use crate::ledger::raft::Core;
 use crate::stats::Stats;
 use crate::throttle::Throttle;
 
@@ -23,6 +24,8 @@ pub(crate) struct App {
     pub(crate) notebook: Arc<Notebook>,
     /// Where each line of an audit is.
     pub(crate) index: Arc<Index>,
+    /// The member of a raft ledger that this process is. Weak, because the ledger must be able to end.
+    pub(crate) member: Option<Weak<Core>>,
     /// Set when the end begins; held requests are answered at once then.
     pub(crate) stopping: CancellationToken,
     /// Decides whom identity providers vouch for.
@@ -48,9 +51,15 @@ impl App {
             stats: Arc::default(),
             notebook: Arc::default(),
             index: Arc::default(),
+            member: None,
             stopping: CancellationToken::new(),
             draining: Arc::default(),
         }
+    }
+
+    pub(crate) fn with_member(self, member: Option<&Arc<Core>>) -> Self {
+        let member = member.map(Arc::downgrade);
+        Self { member, ..self }
     }
 
     /// Lets go of everything else.

@@ -22,14 +22,35 @@ use crate::limits::{SESSION_SECONDS, TOKEN_SECONDS};
 pub struct Config {
     /// Where the ledger and the private keys live. Only this process's user may read it.
     pub data_dir: PathBuf,
-    /// Where the catalogue is kept: `disk`, `postgres`, or `memory`, which forgets. Unset, it is `postgres` when there is a
-    /// `postgres_url`, and `disk` otherwise.
+    /// Where the catalogue is kept: `raft`, `postgres`, `disk`, or `memory`, which forgets. Unset, it is `postgres` when there
+    /// is a `postgres_url`, and `raft` otherwise.
     pub storage_backend: Option<StorageBackend>,
     /// The database of a ledger in PostgreSQL, as `postgres://user:password@host:5432/database`; several hosts are
     /// divided by commas.
     pub postgres_url: Secret,
     /// A file that holds it instead.
     pub postgres_url_file: Option<PathBuf>,
+    /// This member's number in a raft ledger, from 1. One that is alone need not change it.
+    pub raft_node_id: u64,
+    /// The members of a raft ledger and where their peer listeners are reached, this one among them, as
+    /// `1=host:8444,2=host:8444`. Empty for one that is alone.
+    pub raft_peers: String,
+    /// Where members of a raft ledger listen for each other. Only with `raft_peers`.
+    pub raft_bind_addr: SocketAddr,
+    /// What members of a raft ledger present to each other, at least 32 characters, the same for all.
+    pub raft_peer_token: Secret,
+    /// A file that holds it instead.
+    pub raft_peer_token_file: Option<PathBuf>,
+    /// This member's certificate (PEM), which bears the DNS name `felix-raft-` and its number. With the next two, members
+    /// show certificates to each other; with a token as well, both are needed.
+    pub raft_tls_cert: Option<PathBuf>,
+    /// Its key (PEM).
+    pub raft_tls_key: Option<PathBuf>,
+    /// The roots that sign members' certificates (PEM).
+    pub raft_tls_ca: Option<PathBuf>,
+    /// `new` forms a cluster out of the members in `raft_peers`, once, when all of them are empty and say the same;
+    /// `existing` waits to be taken in.
+    pub raft_initial_cluster_state: RaftState,
     /// The cluster this control plane belongs to. A data directory of another one is refused.
     pub cluster_id: ClusterId,
     /// Where the API listens.
@@ -87,6 +108,8 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum StorageBackend {
+    /// On the disks of one, three or five processes, which agree.
+    Raft,
     /// On the disk of this machine, by one process.
     Disk,
     /// In a PostgreSQL database, by any number of processes.
@@ -98,11 +121,23 @@ pub enum StorageBackend {
 impl fmt::Display for StorageBackend {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
+            Self::Raft => "raft",
             Self::Disk => "disk",
             Self::Postgres => "postgres",
             Self::Memory => "memory",
         })
     }
+}
+
+/// What a member of a raft ledger does when its directory is empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RaftState {
+    /// Forms a cluster with the others.
+    New,
+    /// Waits to be taken in.
+    #[default]
+    Existing,
 }
 
 /// How logs are written.
@@ -159,6 +194,15 @@ impl Default for Config {
             storage_backend: None,
             postgres_url: Secret::default(),
             postgres_url_file: None,
+            raft_node_id: 1,
+            raft_peers: String::new(),
+            raft_bind_addr: loopback(8444),
+            raft_peer_token: Secret::default(),
+            raft_peer_token_file: None,
+            raft_tls_cert: None,
+            raft_tls_key: None,
+            raft_tls_ca: None,
+            raft_initial_cluster_state: RaftState::Existing,
             cluster_id: default_cluster(),
             bind: loopback(8443),
             metrics_bind: loopback(8080),
@@ -243,6 +287,15 @@ const KNOWN: &[&str] = &[
     "exchange_token_ttl_seconds",
     "refresh_token_ttl_seconds",
     "shutdown_predrain_ms",
+    "raft_node_id",
+    "raft_peers",
+    "raft_bind_addr",
+    "raft_peer_token",
+    "raft_peer_token_file",
+    "raft_tls_cert",
+    "raft_tls_key",
+    "raft_tls_ca",
+    "raft_initial_cluster_state",
 ];
 
 impl Config {
@@ -288,7 +341,7 @@ impl Config {
     #[must_use]
     pub fn backend(&self) -> StorageBackend {
         let inferred = match self.postgres_url.is_empty() {
-            true => StorageBackend::Disk,
+            true => StorageBackend::Raft,
             false => StorageBackend::Postgres,
         };
         self.storage_backend.unwrap_or(inferred)
@@ -298,6 +351,7 @@ impl Config {
         let secrets = [
             (&self.bootstrap_token_file, &mut self.bootstrap_token),
             (&self.postgres_url_file, &mut self.postgres_url),
+            (&self.raft_peer_token_file, &mut self.raft_peer_token),
         ];
         for (file, secret) in secrets {
             let Some(file) = file else { continue };
@@ -370,6 +424,7 @@ impl Config {
         {
             return contradiction(&refused.to_string());
         }
+        crate::raft_config::check(self)?;
         Ok(())
     }
 

@@ -22,6 +22,7 @@ mod http;
 pub mod ledger;
 pub mod limits;
 mod place;
+mod raft_config;
 mod request;
 mod revoked;
 mod server;
@@ -31,6 +32,6 @@ pub mod transfer;
 mod vault;
 
 pub use authority::{Authority, StartFailed, WriteFailed};
-pub use config::{Config, ConfigRefused, LogFormat, Secret, StorageBackend};
+pub use config::{Config, ConfigRefused, LogFormat, RaftState, Secret, StorageBackend};
 pub use door::TlsRefused;
 pub use server::{Addresses, CallRefused, ControlPlane, RunFailed};

@@ -51,6 +51,9 @@ pub const CHANGES_WAIT_MAX: Duration = Duration::from_secs(25);
 /// Bytes of a request body. The largest is a batch of 256 streams with long names.
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 
+/// Bytes of the body of a request from somebody who has not shown a good token of ours. A provider's token has 16 KiB.
+pub const STRANGERS_BODY_BYTES_MAX: usize = 64 * 1024;
+
 /// Items in a page unless the caller says otherwise, and the most he may ask for.
 pub const PAGE_ITEMS: (usize, usize) = (1000, 10_000);
 

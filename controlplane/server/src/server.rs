@@ -18,6 +18,7 @@ use crate::config::{Config, ConfigRefused, StorageBackend};
 use crate::door::{self, Certificates, Door, TlsRefused};
 use crate::housekeeping;
 use crate::http;
+use crate::ledger::raft::{Core, RaftRefused};
 use crate::ledger::{AddressRefused, MemoryLedger, OpenFailed, PostgresRefused};
 use crate::limits::DRAIN_TIME;
 use crate::place;
@@ -48,6 +49,9 @@ pub enum RunFailed {
     /// The ledger in a database cannot be opened.
     #[error(transparent)]
     Postgres(#[from] PostgresRefused),
+    /// The raft ledger cannot be opened.
+    #[error(transparent)]
+    Raft(Box<RaftRefused>),
     /// The ledger cannot be read.
     #[error(transparent)]
     State(#[from] StartFailed),
@@ -64,6 +68,12 @@ pub enum RunFailed {
         /// What happened.
         detail: String,
     },
+}
+
+impl From<RaftRefused> for RunFailed {
+    fn from(refused: RaftRefused) -> Self {
+        Self::Raft(Box::new(refused))
+    }
 }
 
 /// Where a control plane listens, with the ports that were really taken.
@@ -122,13 +132,13 @@ impl ControlPlane {
         }
         let opening = config.clone();
         // Opening reads and checks the whole ledger, which is too much to do on a runtime thread.
-        let authority = tokio::task::spawn_blocking(move || {
-            let ledger = place::open(&opening, kind)?;
-            Ok::<_, RunFailed>(Authority::start(ledger)?)
+        let (authority, member) = tokio::task::spawn_blocking(move || {
+            let (ledger, member) = place::open_with_member(&opening, kind)?;
+            Ok::<_, RunFailed>((Authority::start(ledger)?, member))
         })
         .await
         .map_err(|error| StartFailed::Thread(error.to_string()))??;
-        Self::serve(config, authority).await
+        Self::serve(config, authority, member).await
     }
 
     /// As [`ControlPlane::start`], but keeps nothing: everything is forgotten when it ends, and `data_dir` is not used.
@@ -138,11 +148,15 @@ impl ControlPlane {
     pub async fn start_ephemeral(config: Config) -> Result<Self, RunFailed> {
         config.check()?;
         let authority = Authority::start(Box::new(MemoryLedger::new()))?;
-        Self::serve(config, authority).await
+        Self::serve(config, authority, None).await
     }
 
-    async fn serve(config: Config, authority: Authority) -> Result<Self, RunFailed> {
-        let app = App::new(authority, config);
+    async fn serve(
+        config: Config,
+        authority: Authority,
+        member: Option<Arc<Core>>,
+    ) -> Result<Self, RunFailed> {
+        let app = App::new(authority, config).with_member(member.as_ref());
         let (tls, bootstrap_tls) = door::certificates(&app.config)?;
         let api = listen(app.config.bind, "the API").await?;
         let metrics = listen(app.config.metrics_bind, "metrics").await?;

@@ -64,6 +64,9 @@ pub enum TransferFailed {
         /// How many.
         found: Revision,
     },
+    /// There are no records to move.
+    #[error("the ledger of kind `{0}` is empty; nothing was moved")]
+    Nothing(StorageBackend),
     /// From and to are the same.
     #[error("`{0}` is where the records are already")]
     Same(StorageBackend),
@@ -145,8 +148,11 @@ pub fn migrate(
         return Err(TransferFailed::Same(from));
     }
     let source = place::open(config, from)?;
-    let target = place::open(config, to)?;
     let before = source.confirm()?;
+    if before == Revision(0) {
+        return Err(TransferFailed::Nothing(from));
+    }
+    let target = place::open(config, to)?;
     let mut checked = record_checker();
     for_all(&*source, before, |record| Ok(checked(record)?))?;
     let mut at = Revision(0);

@@ -8,6 +8,10 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[expect(
+    dead_code,
+    reason = "programs of tests share it, and none uses all of it"
+)]
 mod support;
 #[expect(dead_code, reason = "fail-over to a standby is tested below the API")]
 #[path = "../src/ledger/postgres/test_server.rs"]
@@ -139,56 +143,75 @@ async fn what_one_instance_answered_is_read_at_another_when_the_newest_state_is_
 }
 
 #[tokio::test]
-async fn metadata_goes_from_the_disk_to_a_database_and_back_byte_for_byte() {
+async fn metadata_goes_to_a_database_and_back_byte_for_byte() {
     let Some(server) = TestServer::start() else {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let url = with_password(&server.database("felix"));
-    let (old, new) = (at("old"), at("new"));
-    let disk = [("FELIX_CONTROLPLANE_DATA_DIR", &*old)];
-    let database = [("FELIX_CONTROLPLANE_POSTGRES_URL", &*url)];
+    let (old, new, disk) = (at("old"), at("new"), at("disk"));
+    let database = ("FELIX_CONTROLPLANE_POSTGRES_URL", &*url);
+    let old = ("FELIX_CONTROLPLANE_DATA_DIR", &*old);
+    let new = ("FELIX_CONTROLPLANE_DATA_DIR", &*new);
     let http = http();
-    let mut process = Process::start(&disk);
+    let mut process = Process::start(&[old]);
     let token = bootstrap(&http, &process).await;
     for n in 0..20 {
         create(&http, &process.api, &token, &format!("s{n}")).await;
     }
-    let in_use = run(&disk, &["backup", &at("refused")]);
+    let in_use = run(&[old], &["backup", &at("refused")]);
     assert!(in_use.is_err(), "{in_use:?}");
     process.kill();
 
-    let both = [disk[0], database[0]];
-    run(&disk, &["backup", &at("one")]).unwrap();
-    run(&both, &["migrate", "--from", "disk", "--to", "postgres"]).unwrap();
-    let mut process = Process::start(&database);
+    run(&[old], &["backup", &at("one")]).unwrap();
+    // What is not there cannot be moved, and nothing is made of it.
+    let nothing = run(
+        &[old, database],
+        &["migrate", "--from", "disk", "--to", "postgres"],
+    );
+    assert!(nothing.unwrap_err().contains("holds a raft ledger"));
+    run(
+        &[old, database],
+        &["migrate", "--from", "raft", "--to", "postgres"],
+    )
+    .unwrap();
+    let mut process = Process::start(&[database]);
     assert_eq!(names(&http, &process.api, &token).await.len(), 20);
     // A database can be copied while it is used.
-    run(&database, &["backup", &at("two")]).unwrap();
+    run(&[database], &["backup", &at("two")]).unwrap();
     process.kill();
     assert_eq!(records(&at("one")), records(&at("two")));
 
-    let back = [("FELIX_CONTROLPLANE_DATA_DIR", &*new), database[0]];
-    run(&back, &["migrate", "--from", "postgres", "--to", "disk"]).unwrap();
-    let disk = [("FELIX_CONTROLPLANE_DATA_DIR", &*new)];
-    run(&disk, &["backup", &at("three")]).unwrap();
+    run(
+        &[new, database],
+        &["migrate", "--from", "postgres", "--to", "raft"],
+    )
+    .unwrap();
+    run(&[new], &["backup", &at("three")]).unwrap();
     assert_eq!(records(&at("one")), records(&at("three")));
-    let process = Process::start(&disk);
+    let mut process = Process::start(&[new]);
     assert_eq!(names(&http, &process.api, &token).await.len(), 20);
     create(&http, &process.api, &token, "another").await;
-    drop(process);
+    process.kill();
 
     // What is not empty takes nothing.
-    let refused = run(&back, &["migrate", "--from", "disk", "--to", "disk"]);
-    assert!(refused.is_err(), "{refused:?}");
-    let refused = run(&disk, &["restore", &at("one")]).unwrap_err();
+    let refused = run(&[new], &["restore", &at("one")]).unwrap_err();
     assert!(refused.contains("only an empty one"), "{refused}");
+    // The first kind of ledger, too, takes a backup, and is taken over at the next start.
+    let disk = ("FELIX_CONTROLPLANE_DATA_DIR", &*disk);
+    let kind = ("FELIX_CONTROLPLANE_STORAGE_BACKEND", "disk");
+    run(&[disk, kind], &["restore", &at("two")]).unwrap();
+    let mut process = Process::start(&[disk]);
+    assert_eq!(names(&http, &process.api, &token).await.len(), 20);
+    process.kill();
+    run(&[disk], &["backup", &at("four")]).unwrap();
+    assert_eq!(records(&at("one")), records(&at("four")));
     server.database("restored");
     let url = with_password(&server.url("restored"));
-    let database = [("FELIX_CONTROLPLANE_POSTGRES_URL", &*url)];
-    run(&database, &["restore", &at("three")]).unwrap();
-    let shown = run(&database, &["--print-config"]).unwrap();
+    let database = ("FELIX_CONTROLPLANE_POSTGRES_URL", &*url);
+    run(&[database], &["restore", &at("three")]).unwrap();
+    let shown = run(&[database], &["--print-config"]).unwrap();
     assert!(
         !shown.contains(PASSWORD) && shown.contains("redacted"),
         "{shown}"

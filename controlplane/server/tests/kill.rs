@@ -9,6 +9,10 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[expect(
+    dead_code,
+    reason = "programs of tests share it, and none uses all of it"
+)]
 mod support;
 
 use std::process::Command;

@@ -23,16 +23,27 @@ const TICKS: f64 = 100.0;
 #[tokio::main]
 async fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [broker, tenant, token, ca, stream, batches, records, bytes, pid] = arguments.as_slice()
+    let [
+        broker,
+        tenant,
+        token,
+        ca,
+        stream,
+        batches,
+        records,
+        bytes,
+        pid,
+    ] = arguments.as_slice()
     else {
         return Err(
-            "usage: felix-bench-raw BROKER TENANT TOKEN CA_FILE STREAM BATCHES RECORDS BYTES PID".into(),
+            "usage: felix-bench-raw BROKER TENANT TOKEN CA_FILE STREAM BATCHES RECORDS BYTES PID"
+                .into(),
         );
     };
     let client = Client::builder()
         .broker(broker)
         .tenant(tenant)
-        .token(token)
+        .token(token.as_str())
         .ca_file(ca)
         .connect()
         .await?;

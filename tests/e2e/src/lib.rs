@@ -19,6 +19,7 @@ mod outside;
 mod proxy;
 pub mod raw;
 pub mod readings;
+pub mod revocation;
 pub mod said;
 pub mod stopped_reader;
 

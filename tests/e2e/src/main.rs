@@ -34,6 +34,8 @@ enum Command {
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
+    /// Measures how soon what rests on something that is revoked has ended
+    Revocation,
     /// Measures what connections cost that say nothing after they authenticated
     IdleConnections {
         /// How many
@@ -56,6 +58,7 @@ async fn main() -> ExitCode {
             seed,
         } => campaign(count, seed).await,
         Command::Kills { count, seed, .. } => readings_campaign(count, seed).await,
+        Command::Revocation => revocation().await,
         Command::IdleConnections { count } => idle_connections(count).await,
         Command::StoppedReader { seconds } => stopped_reader(Duration::from_secs(seconds)).await,
     };
@@ -79,6 +82,20 @@ async fn stopped_reader(phase: Duration) -> Result<(), String> {
         .await
         .map_err(|error| error.to_string())?;
     comparison.print();
+    Ok(())
+}
+
+async fn revocation() -> Result<(), String> {
+    let delays = felix_e2e::revocation::run(home).await;
+    let delays = delays.map_err(|error| error.to_string())?;
+    for delay in &delays {
+        let millis = delay.took.as_secs_f64() * 1_000.0;
+        println!(
+            "{:?} revoked: ended {millis:.1} ms after the answer",
+            delay.kind
+        );
+    }
+    println!("{} passed, 0 failed", delays.len());
     Ok(())
 }
 

@@ -91,7 +91,7 @@ impl Node {
 }
 
 /// A client for HTTP. The library wants to know who does its TLS even where there is none.
-fn http() -> reqwest::Client {
+pub(crate) fn http() -> reqwest::Client {
     // It fails when that was said before, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::new()

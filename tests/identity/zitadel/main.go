@@ -2,7 +2,8 @@
 // client for the code flow and one for devices. It prints one line of JSON when it listens:
 // {"issuer": "http://127.0.0.1:PORT/"}
 //
-// Its users and their passwords are the library's own: test-user@127.0.0.1 is "id1", test-user2 is "id2".
+// Its one user is "dora", with the password "verysecure". Her id is her name, because the example's device flow takes one
+// for the other.
 package main
 
 import (
@@ -17,6 +18,12 @@ import (
 	"github.com/zitadel/oidc/v3/example/server/storage"
 )
 
+type users map[string]*storage.User
+
+func (all users) GetUserByID(id string) *storage.User         { return all[id] }
+func (all users) GetUserByUsername(name string) *storage.User { return all[name] }
+func (all users) ExampleClientID() string                     { return storage.ServiceUserID }
+
 func main() {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -29,7 +36,11 @@ func main() {
 		storage.DeviceClient("felixctl-device", "a password of a device"),
 	)
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	router := exampleop.SetupServer(issuer, storage.NewStorage(storage.NewUserStore(issuer)), logger, false)
+	dora := &storage.User{
+		ID: "dora", Username: "dora", Password: "verysecure", FirstName: "Dora", LastName: "Example",
+		Email: "dora@example.com", EmailVerified: true,
+	}
+	router := exampleop.SetupServer(issuer, storage.NewStorage(users{"dora": dora}), logger, false)
 	json.NewEncoder(os.Stdout).Encode(map[string]string{"issuer": issuer})
 	fmt.Fprintln(os.Stderr, http.Serve(listener, router))
 	os.Exit(1)

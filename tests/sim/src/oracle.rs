@@ -216,8 +216,6 @@ impl Oracle {
             | AppendRefused::StorageFull
             | AppendRefused::Poisoned
             | AppendRefused::OutcomeUnknown
-            | AppendRefused::KafkaSequence { .. }
-            | AppendRefused::ProducerFenced { .. }
             | AppendRefused::Closed { .. } => false,
         };
         let Sequence { producer, number } = sequence;

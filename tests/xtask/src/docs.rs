@@ -71,7 +71,10 @@ fn metrics_table(text: &str) -> String {
     let source = Source::scan(text);
     let strings: Vec<&str> = source.product_strings().collect();
     let rows = strings.windows(3).filter_map(|three| match three {
-        [kind @ ("counter" | "gauge" | "histogram"), name, help] if name.starts_with("felix_") => {
+        // Two names in a row are where the metrics are registered.
+        [kind @ ("counter" | "gauge" | "histogram"), name, help]
+            if name.starts_with("felix_") && !help.starts_with("felix_") =>
+        {
             Some(format!("| `{name}` | {kind} | {help} |\n"))
         }
         _ => None,

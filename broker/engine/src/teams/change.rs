@@ -13,8 +13,8 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use felix_model::TimeMs;
 
 use super::assign::Partition;
-use super::coordinator::{Kind, TeamId};
 use super::offsets::Position;
+use super::team::{Kind, TeamId};
 
 const VERSION: u8 = 1;
 

@@ -12,6 +12,7 @@ mod change;
 mod consumer;
 mod coordinator;
 mod offsets;
+mod team;
 
 pub use self::assign::{Assignor, Partition, Wish, share_out};
 pub use self::change::{BadChange, Change, Kept};
@@ -19,7 +20,6 @@ pub use self::consumer::{
     Beat, Consumer, ConsumerMemberView, ConsumerOptions, ConsumerState, Held, NotHeld, Topic,
     TopicName,
 };
-pub use self::coordinator::{
-    Coordinator, Kind, TeamAnswer, TeamEffect, TeamId, TeamOptions, TeamState, TeamView,
-};
+pub use self::coordinator::Coordinator;
 pub use self::offsets::{CommitAsk, METADATA_BYTES_MAX, NotCommitted, Position};
+pub use self::team::{Kind, TeamAnswer, TeamEffect, TeamId, TeamOptions, TeamState, TeamView};

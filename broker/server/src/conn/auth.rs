@@ -8,8 +8,8 @@ use felix_wire::error::{Code, Failure};
 use felix_wire::message::Auth;
 use sha2::{Digest, Sha256};
 
-use super::Conn;
 use super::standing::{Holder, Over, Standing};
+use super::{Conn, certificate};
 use crate::quotas::TenantUse;
 use crate::shards::cell::now;
 
@@ -39,7 +39,10 @@ pub(crate) async fn authenticate(
     }
     let holder = judge(conn, digest, &auth.tenant_id, &auth.token).await?;
     let used = admit(conn, &holder)?;
-    let standing = conn.shared.standings.begin(conn, holder, now());
+    let standing = conn
+        .shared
+        .standings
+        .begin(Arc::downgrade(conn), holder, now());
     // Only from here on does it end with a change of the catalogue; whatever changed before is looked at here.
     if let Some(revoked) = conn.shared.names.revoked(&standing.holder()) {
         conn.shared.revoke(&standing, revoked);
@@ -90,17 +93,7 @@ pub(super) async fn judge(
         )
         .with_reason("token_loopback_only"));
     }
-    if let Some(names) = &conn.certificate {
-        let actor = principal.actor.as_deref();
-        let named = [Some(&*principal.subject), actor];
-        if !named.into_iter().flatten().any(|id| names.speak_for(id)) {
-            return Err(Failure::new(
-                Code::Unauthenticated,
-                "the certificate of this connection names neither the token's principal nor its actor",
-            )
-            .with_reason("token_not_of_certificate"));
-        }
-    }
+    certificate::check(conn.certificate.as_ref(), &principal)?;
     Ok(Holder {
         principal,
         key: key.into(),

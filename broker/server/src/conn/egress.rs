@@ -8,7 +8,8 @@ use felix_wire::error::{Code, Failure};
 use quinn::{SendStream, VarInt};
 
 use super::standing::{Over, Standing, Stands};
-use super::stream::{StreamState, gather_small};
+use super::stream::StreamState;
+use super::wire::gather_small;
 use crate::limits::ENDING_WAIT;
 
 /// What a reader needs to be allowed, asked again whenever a token takes the place of another.

@@ -4,6 +4,7 @@ pub(crate) mod answers;
 mod auth;
 mod caches;
 pub(crate) mod calls;
+mod certificate;
 pub(crate) mod egress;
 mod frames;
 pub(crate) mod groups;
@@ -16,6 +17,7 @@ mod request;
 pub(crate) mod standing;
 pub(crate) mod stream;
 mod subscribe;
+mod wire;
 
 pub(crate) use self::request::producer_id;
 
@@ -29,7 +31,6 @@ use felix_model::TimeMs;
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::Expiring;
 use quinn::{Connection, VarInt};
-use rustls::pki_types::CertificateDer;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
@@ -88,7 +89,11 @@ pub(crate) async fn serve(quic: Connection, id: u64, shared: Arc<Shared>) {
     let conn = Arc::new(Conn {
         id,
         remote: quic.remote_address(),
-        certificate: certificate(&quic, &shared),
+        certificate: shared
+            .config
+            .tls_client_cert_bind_subject
+            .then(|| certificate::presented(&quic))
+            .flatten(),
         quic,
         shared,
         tasks: TaskTracker::new(),
@@ -101,16 +106,6 @@ pub(crate) async fn serve(quic: Connection, id: u64, shared: Arc<Shared>) {
     // Every stream's task sees the lost connection and ends by itself.
     conn.tasks.close();
     conn.tasks.wait().await;
-}
-
-/// What the client's certificate says, where it counts.
-fn certificate(quic: &Connection, shared: &Shared) -> Option<CertificateNames> {
-    if !shared.config.tls_client_cert_bind_subject {
-        return None;
-    }
-    let identity = quic.peer_identity()?;
-    let chain = identity.downcast::<Vec<CertificateDer<'static>>>().ok()?;
-    chain.first().map(|leaf| CertificateNames::read(leaf))
 }
 
 async fn accept_streams(conn: &Arc<Conn>) {

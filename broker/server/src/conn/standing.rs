@@ -212,7 +212,7 @@ impl Standings {
     /// Begins a standing of a token that was found good.
     pub(crate) fn begin(
         self: &Arc<Self>,
-        conn: &Arc<Conn>,
+        conn: Weak<Conn>,
         holder: Holder,
         now: TimeMs,
     ) -> Arc<Standing> {
@@ -221,7 +221,7 @@ impl Standings {
         let at = (warns_at(&holder.principal, now), id);
         let standing = Arc::new(Standing {
             id,
-            conn: Arc::downgrade(conn),
+            conn,
             registry: Arc::clone(self),
             serial: AtomicU64::new(0),
             changed: Notify::new(),
@@ -358,5 +358,113 @@ impl Standings {
 impl Drop for Standing {
     fn drop(&mut self) {
         self.registry.forget(self);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use felix_auth::Permissions;
+
+    use super::*;
+
+    fn holder(issued_at_ms: u64, expires_at_ms: u64) -> Holder {
+        let times = (TimeMs(issued_at_ms), TimeMs(expires_at_ms));
+        let permissions = Arc::new(Permissions::compile("t", []));
+        Holder {
+            principal: Arc::new(Principal::new(
+                "t".parse().unwrap(),
+                "p",
+                times,
+                permissions,
+            )),
+            key: "k".into(),
+        }
+    }
+
+    fn begun(standings: &Arc<Standings>, now: u64, expires_at_ms: u64) -> Arc<Standing> {
+        standings.begin(Weak::new(), holder(now, expires_at_ms), TimeMs(now))
+    }
+
+    #[test]
+    fn a_third_of_what_is_left_before_the_end_it_is_told_and_after_the_leeway_it_is_over() {
+        let standings = Arc::new(Standings::default());
+        let standing = begun(&standings, 0, 90_000);
+        standings.tick(TimeMs(59_999));
+        assert!(!standing.is_expiring());
+        standings.tick(TimeMs(60_000));
+        assert!(standing.is_expiring());
+        let serial = standing.serial();
+        standings.tick(TimeMs(94_999));
+        assert_eq!((standing.over(), standing.serial()), (None, serial));
+        standings.tick(TimeMs(95_000));
+        assert_eq!(standing.over(), Some(Over::Expired));
+        assert_ne!(standing.serial(), serial);
+        assert!(standings.tenants().is_empty());
+    }
+
+    #[test]
+    fn no_token_is_told_of_more_than_a_minute_before_it_runs_out() {
+        let standings = Arc::new(Standings::default());
+        let standing = begun(&standings, 0, 3_600_000);
+        standings.tick(TimeMs(3_539_999));
+        assert!(!standing.is_expiring());
+        standings.tick(TimeMs(3_540_000));
+        assert!(standing.is_expiring());
+    }
+
+    #[test]
+    fn a_renewed_standing_has_the_life_of_its_next_token_and_moves() {
+        let standings = Arc::new(Standings::default());
+        let standing = begun(&standings, 0, 90_000);
+        standings.tick(TimeMs(60_000));
+        let serial = standing.serial();
+        standings
+            .renew(&standing, holder(61_000, 161_000), TimeMs(61_000))
+            .unwrap();
+        assert_ne!(standing.serial(), serial);
+        assert!(!standing.is_expiring());
+        standings.tick(TimeMs(95_000));
+        assert_eq!(standing.over(), None);
+        assert_eq!(standing.left_ms(TimeMs(95_000)), 71_000);
+        standings.tick(TimeMs(166_000));
+        assert_eq!(standing.over(), Some(Over::Expired));
+    }
+
+    #[test]
+    fn what_has_ended_stays_ended() {
+        let standings = Arc::new(Standings::default());
+        let standing = begun(&standings, 0, 90_000);
+        let revoked = Over::Revoked(Revoked::Key);
+        assert!(standings.end(&standing, revoked));
+        assert!(!standings.end(&standing, Over::Expired));
+        let renewed = standings.renew(&standing, holder(0, 900_000), TimeMs(1));
+        assert_eq!(renewed, Err(revoked));
+        standings.tick(TimeMs(95_000));
+        assert_eq!(standing.over(), Some(revoked));
+        assert_eq!(revoked.failure().code(), Some(Code::Revoked));
+    }
+
+    #[test]
+    fn what_nobody_holds_is_forgotten() {
+        let standings = Arc::new(Standings::default());
+        let standing = begun(&standings, 0, 90_000);
+        let tenant: TenantId = "t".parse().unwrap();
+        assert_eq!(standings.of(&tenant).len(), 1);
+        drop(standing);
+        assert!(standings.tenants().is_empty());
+        assert!(standings.lock().due.is_empty());
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_is_woken_by_the_end() {
+        let standings = Arc::new(Standings::default());
+        let standing = begun(&standings, 0, 90_000);
+        let waiting = tokio::spawn({
+            let standing = Arc::clone(&standing);
+            async move { standing.is_over().await }
+        });
+        tokio::task::yield_now().await;
+        standings.end(&standing, Over::Revoked(Revoked::Tenant));
+        assert_eq!(waiting.await.unwrap(), Over::Revoked(Revoked::Tenant));
     }
 }

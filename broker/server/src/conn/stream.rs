@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use felix_auth::{Action, Principal};
 use felix_model::{CacheId, StreamId};
 use felix_wire::error::{Code, Failure};
@@ -18,14 +18,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::answers::Answers;
 use super::calls::{Caller, Gathered, hand_over};
-use super::egress::{cut, revoked};
 use super::frames::{Frames, FramesEnded};
 use super::standing::{Over, Standing, Stands};
+use super::wire::Wire;
 use super::{Conn, auth, publish, renewal, request};
 use crate::caches::CacheHandle;
-use crate::limits::{
-    ENDING_WAIT, FETCHED_REMEMBERED_MAX, ROUTES_REMEMBERED_MAX, SMALL_FRAME_BYTES,
-};
+use crate::limits::{ENDING_WAIT, FETCHED_REMEMBERED_MAX, ROUTES_REMEMBERED_MAX};
 use crate::quotas::{TenantUse, User};
 use crate::shards::{StreamHandle, StreamSpec};
 
@@ -98,10 +96,7 @@ pub(crate) async fn serve(conn: Arc<Conn>, send: Option<SendStream>, recv: RecvS
         Ways::OneWay
     };
     let mut session = Session::new(ways);
-    let mut wire = Wire {
-        frames: Frames::new(recv, session.accepts()),
-        send,
-    };
+    let mut wire = Wire::new(Frames::new(recv, session.accepts()), send);
     let opened = tokio::time::timeout(
         crate::limits::AUTHENTICATION_TIMEOUT,
         Box::pin(open(&conn, &mut session, &mut wire)),
@@ -121,94 +116,6 @@ pub(crate) async fn serve(conn: Arc<Conn>, send: Option<SendStream>, recv: RecvS
     }
     wire.frames.stop();
     wire.finish().await;
-}
-
-/// Both directions of a stream.
-struct Wire {
-    frames: Frames,
-    send: Option<SendStream>,
-}
-
-impl Wire {
-    /// Writes whole frames. `false` when the client is gone.
-    async fn write(&mut self, frames: &mut Vec<Bytes>) -> bool {
-        let Some(send) = &mut self.send else {
-            frames.clear();
-            return true;
-        };
-        gather_small(frames);
-        let written = send.write_all_chunks(frames).await.is_ok();
-        frames.clear();
-        written
-    }
-
-    /// The same for as long as the standing lasts.
-    async fn write_while(&mut self, standing: &Standing, frames: &mut Vec<Bytes>) -> bool {
-        let written = {
-            let writing = self.write(frames);
-            tokio::pin!(writing);
-            tokio::select! {
-                biased;
-                written = &mut writing => Some(written),
-                () = revoked(standing) => tokio::time::timeout(ENDING_WAIT, writing).await.ok(),
-            }
-        };
-        if written.is_none() {
-            self.cut();
-        }
-        written.unwrap_or(false)
-    }
-
-    /// Says no more, also not what is on its way.
-    fn cut(&mut self) {
-        if let Some(mut send) = self.send.take() {
-            cut(&mut send);
-        }
-    }
-
-    /// Resolves when the client does not want answers any more, or is gone.
-    fn gone(&self) -> impl Future<Output = ()> + Send + use<> {
-        let stopped = self.send.as_ref().map(SendStream::stopped);
-        async move {
-            match stopped {
-                Some(stopped) => drop(stopped.await),
-                None => std::future::pending().await,
-            }
-        }
-    }
-
-    async fn finish(&mut self) {
-        if let Some(mut send) = self.send.take() {
-            // A stream that the client stopped already needs no end.
-            let _ = send.finish();
-            // Dropping the handle before everything is acknowledged would not lose it; waiting here keeps the
-            // connection's task count honest. The connection's end resolves it, too.
-            let _ = send.stopped().await;
-        }
-    }
-}
-
-/// Copies runs of small frames together: the transport looks through its list of chunks for every datagram.
-pub(crate) fn gather_small(frames: &mut Vec<Bytes>) {
-    if frames.len() < 2 {
-        return;
-    }
-    let mut gathered: Vec<Bytes> = Vec::with_capacity(frames.len());
-    let mut run = BytesMut::new();
-    for frame in frames.drain(..) {
-        if frame.len() <= SMALL_FRAME_BYTES {
-            run.extend_from_slice(&frame);
-        } else {
-            if !run.is_empty() {
-                gathered.push(run.split().freeze());
-            }
-            gathered.push(frame);
-        }
-    }
-    if !run.is_empty() {
-        gathered.push(run.freeze());
-    }
-    *frames = gathered;
 }
 
 async fn open(conn: &Arc<Conn>, session: &mut Session, wire: &mut Wire) -> Option<StreamState> {
@@ -341,8 +248,9 @@ async fn end_revoked(state: &mut StreamState, wire: &mut Wire) {
         return;
     };
     state.answers.ends_with(over.failure());
-    // Polls that wait are taken back.
+    // Polls and fetches that wait are taken back.
     state.asked.clear();
+    state.gone.cancel();
     let mut out = Vec::new();
     let mut written = true;
     let settled = async {
@@ -426,6 +334,8 @@ impl StreamState {
                 if !Arc::ptr_eq(&principal, &self.principal) {
                     // What the earlier token allowed is asked anew.
                     self.routes.clear();
+                    self.fetched.clear();
+                    self.teams.clear();
                     self.principal = principal;
                 }
             }
@@ -633,25 +543,4 @@ pub(crate) fn forbidden(action: &str, id: &StreamId) -> Failure {
         Code::Forbidden,
         format!("the token does not allow {action} on stream:{id}"),
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn small_frames_go_together_and_order_stays() {
-        let large = Bytes::from(vec![7; SMALL_FRAME_BYTES + 1]);
-        let mut frames = vec![
-            Bytes::from_static(b"a"),
-            Bytes::from_static(b"b"),
-            large.clone(),
-            Bytes::from_static(b"c"),
-        ];
-        gather_small(&mut frames);
-        assert_eq!(
-            frames,
-            [Bytes::from_static(b"ab"), large, Bytes::from_static(b"c")]
-        );
-    }
 }

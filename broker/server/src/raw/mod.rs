@@ -4,6 +4,7 @@
 //! task, and a look into the log goes to a thread that may block.
 
 mod append;
+mod describe;
 mod fetch;
 mod lookup;
 mod trim;
@@ -26,13 +27,17 @@ use crate::shards::cell::Cell;
 use crate::shards::{Kind, StreamHandle};
 
 /// Carries out the calls of one turn that name the same stream, in their order.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "what is left is told apart behind it"
+)]
 pub(crate) async fn turn(state: &mut StreamState, turn: Turn) {
     let Turn { names, asks } = turn;
     for (ask, caller) in asks {
         match ask {
             Ask::RawAppend(ask) => append::append(state, &names, ask, caller).await,
             Ask::RawFetch(ask) => fetch::fetch(state, &names, ask, caller).await,
-            ask => one(state, &names, ask, caller).await,
+            other => one(state, &names, other, caller).await,
         }
     }
 }
@@ -52,7 +57,7 @@ async fn one(
             let given = own_tenant(state, names.tenant()).and_then(|()| producer_id(&ask));
             answer(caller, given.map(Reply::RawProducerId));
         }
-        Ask::RawDescribe(ask) => lookup::describe(state, names, &ask, caller).await,
+        Ask::RawDescribe(ask) => describe::describe(state, names, &ask, caller).await,
         Ask::RawOffsets(ask) => lookup::offsets(state, names, &ask, caller).await,
         Ask::RawEpochEnd(ask) => lookup::epoch_end(state, names, &ask, caller).await,
         Ask::RawDeleteRecords(ask) => trim::delete_records(state, names, &ask, caller).await,

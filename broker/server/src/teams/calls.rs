@@ -1,26 +1,17 @@
 //! The calls of groups: admitted, translated, and handed to the coordinator of their group.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use felix_auth::{Action, Resource};
-use felix_engine::membership::{JoinLed, LedInput, LedState, Protocol, SyncLed, Who};
-use felix_engine::teams::{
-    Assignor, Beat, ConsumerState, NotHeld, Partition, TeamId, TeamState, TeamView, Topic,
-    TopicName,
-};
-use felix_model::ShardIndex;
+use felix_engine::membership::{JoinLed, LedInput, Protocol, SyncLed, Who};
+use felix_engine::teams::{Assignor, Beat, NotHeld, Partition, TeamId, Topic, TopicName};
 use felix_wire::error::{Code, Failure};
-use felix_wire::extension::raw::{
-    ConsumerDescribed, ConsumerGroup, ConsumerHeartbeat, ConsumerMember, KafkaDescribed,
-    KafkaGroup, KafkaJoin, KafkaList, KafkaListed, KafkaListing, KafkaMember, KafkaSync, RawError,
-    StreamName,
-};
-use felix_wire::extension::requests::{Ask, List, Reply as WireReply, Text};
+use felix_wire::extension::raw::{ConsumerHeartbeat, KafkaJoin, KafkaSync, RawError};
+use felix_wire::extension::requests::{Ask, Reply as WireReply, Text};
 
-use super::answers::{Parked, held, instance, list, not_held, refuse_join, text, topics};
+use super::answers::{Parked, held, not_held, refuse_join};
 use super::lane::Lane;
-use super::{OPTIONS, SHARDS, offsets};
+use super::{OPTIONS, describe, offsets};
 use crate::conn::calls::{Caller, Turn};
 use crate::conn::stream::StreamState;
 use crate::raw::{failure, own_tenant};
@@ -81,10 +72,12 @@ async fn one(state: &mut StreamState, ask: Ask, caller: Caller) -> Result<(), Un
         Ask::KafkaOffsets(ask) => offsets::fetch(state, &ask, caller).await,
         Ask::KafkaForget(ask) => offsets::forget(state, &ask, caller).await,
         Ask::KafkaDelete(ask) => offsets::delete(state, &ask.groups, caller).await,
-        Ask::KafkaDescribe(ask) => describe(state, &ask.groups, caller).await,
-        Ask::KafkaList(ask) => list_groups(state, &ask, caller).await,
+        Ask::KafkaDescribe(ask) => describe::describe(state, &ask.groups, caller).await,
+        Ask::KafkaList(ask) => describe::list_groups(state, &ask, caller).await,
         Ask::ConsumerHeartbeat(ask) => heartbeat(state, ask, caller).await,
-        Ask::ConsumerDescribe(ask) => describe_consumers(state, &ask.groups, caller).await,
+        Ask::ConsumerDescribe(ask) => {
+            describe::describe_consumers(state, &ask.groups, caller).await
+        }
         _ => Err((
             caller,
             Failure::new(Code::Internal, "the call is another family's"),
@@ -147,7 +140,7 @@ pub(super) async fn coordinator(
 
 /// Whether the caller may act on a group. A Kafka group is not one stream's; who may act on a group of this name on some
 /// stream of the tenant may act on it.
-fn may(state: &mut StreamState, group: &str, action: Action) -> bool {
+pub(super) fn may(state: &mut StreamState, group: &str, action: Action) -> bool {
     let key = (action, group.to_owned());
     if state.teams.contains(&key) {
         return true;
@@ -334,179 +327,5 @@ async fn heartbeat(
     let heard: Result<_, NotHeld> =
         lane.hear(|now, core, effects| core.beat(now, &team, beat, &find, effects));
     caller.answer(Ok(reply(held(heard, OPTIONS.consumer.heartbeat_ms))));
-    Ok(())
-}
-
-fn state_name(state: TeamState) -> &'static str {
-    match state {
-        TeamState::Classic(LedState::Empty) | TeamState::Consumer(ConsumerState::Empty) => "Empty",
-        TeamState::Classic(LedState::Preparing) => "PreparingRebalance",
-        TeamState::Classic(LedState::Completing) => "CompletingRebalance",
-        TeamState::Classic(LedState::Stable) | TeamState::Consumer(ConsumerState::Stable) => {
-            "Stable"
-        }
-        TeamState::Classic(LedState::Dead) => "Dead",
-        TeamState::Consumer(ConsumerState::Reconciling) => "Reconciling",
-    }
-}
-
-async fn describe(
-    state: &mut StreamState,
-    groups: &List<Text>,
-    caller: Caller,
-) -> Result<(), Unanswered> {
-    let mut described = Vec::with_capacity(groups.len());
-    for group in groups.iter() {
-        let found = coordinator(state, &group, Action::GroupConsume).await;
-        described.push(match found {
-            Ok((team, lane)) => lane.look(|core| classic(&lane, &team, core.view(&team))),
-            Err(failure) => no_group(group, RawError::of(&failure.into())),
-        });
-    }
-    let groups = list(described);
-    caller.answer(Ok(WireReply::KafkaDescribe(KafkaDescribed { groups })));
-    Ok(())
-}
-
-fn no_group(group: Text, error: RawError) -> KafkaGroup {
-    KafkaGroup {
-        group,
-        error: error.number(),
-        state: text("Dead"),
-        protocol_type: Text::default(),
-        protocol: Text::default(),
-        members: List::default(),
-    }
-}
-
-fn classic(lane: &Lane, team: &TeamId, view: Option<(&str, TeamView<'_>)>) -> KafkaGroup {
-    let group = text(&team.group);
-    let Some((protocol_type, TeamView::Classic(led))) = view else {
-        return no_group(group, RawError::GroupIdNotFound);
-    };
-    let members = led.members().map(|(member, assignment)| {
-        let (client, host) = lane.about(team, member.who.member.as_str());
-        KafkaMember {
-            member: text(member.who.member.as_str()),
-            instance: instance(&member.who),
-            client: client.into(),
-            host: host.into(),
-            metadata: member.metadata,
-            assignment: assignment.clone(),
-        }
-    });
-    KafkaGroup {
-        group,
-        error: 0,
-        state: text(state_name(TeamState::Classic(led.state()))),
-        protocol_type: text(protocol_type),
-        protocol: text(led.protocol().map_or("", |name| name.as_str())),
-        members: list(members),
-    }
-}
-
-async fn describe_consumers(
-    state: &mut StreamState,
-    groups: &List<Text>,
-    caller: Caller,
-) -> Result<(), Unanswered> {
-    let mut described = Vec::with_capacity(groups.len());
-    for group in groups.iter() {
-        let found = coordinator(state, &group, Action::GroupConsume).await;
-        described.push(match found {
-            Ok((team, lane)) => lane.look(|core| consumer(&team, core.view(&team))),
-            Err(failure) => no_consumers(group, RawError::of(&failure.into())),
-        });
-    }
-    let groups = list(described);
-    caller.answer(Ok(WireReply::ConsumerDescribe(ConsumerDescribed {
-        groups,
-    })));
-    Ok(())
-}
-
-fn no_consumers(group: Text, error: RawError) -> ConsumerGroup {
-    ConsumerGroup {
-        group,
-        error: error.number(),
-        state: text("Dead"),
-        epoch: 0,
-        target_epoch: 0,
-        assignor: Text::default(),
-        members: List::default(),
-    }
-}
-
-fn consumer(team: &TeamId, view: Option<(&str, TeamView<'_>)>) -> ConsumerGroup {
-    let group = text(&team.group);
-    let Some((_, TeamView::Consumer(consumer))) = view else {
-        return no_consumers(group, RawError::GroupIdNotFound);
-    };
-    let members = consumer.members().map(|member| ConsumerMember {
-        member: text(member.who.member.as_str()),
-        instance: instance(&member.who),
-        rack: member.rack.map(Text::from),
-        epoch: member.epoch,
-        client: member.client.into(),
-        host: member.host.into(),
-        streams: list(member.reads.into_iter().map(|name| StreamName {
-            namespace: name.namespace.into(),
-            stream: name.stream.into(),
-        })),
-        assigned: topics(member.assigned),
-        target: topics(member.target),
-    });
-    ConsumerGroup {
-        group,
-        error: 0,
-        state: text(state_name(TeamState::Consumer(consumer.state()))),
-        epoch: consumer.epoch().into(),
-        target_epoch: consumer.target_epoch().into(),
-        assignor: text(consumer.assignor().name()),
-        members: list(members),
-    }
-}
-
-async fn list_groups(
-    state: &mut StreamState,
-    ask: &KafkaList,
-    caller: Caller,
-) -> Result<(), Unanswered> {
-    let shared = Arc::clone(&state.conn.shared);
-    let tenant = state.principal.tenant.as_str().to_owned();
-    let asked = |wanted: &List<Text>, is: &str| {
-        let mut names = wanted.iter();
-        wanted.is_empty() || names.any(|name| name.as_str().eq_ignore_ascii_case(is))
-    };
-    let mut found: BTreeMap<String, KafkaListing> = BTreeMap::new();
-    for shard in 0..SHARDS {
-        let lane = match shared.teams.lane_at(&shared, ShardIndex(shard)).await {
-            Ok(lane) => lane,
-            Err(failure) => return Err((caller, failure)),
-        };
-        lane.look(|core| {
-            for (group, protocol_type, view) in core.teams(&tenant) {
-                let kind = match view {
-                    TeamView::Classic(_) => "classic",
-                    TeamView::Consumer(_) => "consumer",
-                };
-                let name = state_name(view.state());
-                if asked(&ask.states, name) && asked(&ask.types, kind) {
-                    let listing = KafkaListing {
-                        group: text(group),
-                        protocol_type: text(protocol_type),
-                        state: text(name),
-                        kind: text(kind),
-                    };
-                    found.insert(group.to_owned(), listing);
-                }
-            }
-        });
-    }
-    found.retain(|group, _| may(state, group, Action::GroupConsume));
-    caller.answer(Ok(WireReply::KafkaList(KafkaListed {
-        error: 0,
-        groups: list(found.into_values()),
-    })));
     Ok(())
 }

@@ -132,7 +132,7 @@ pub(super) async fn fetch(
         }
         None => {
             let held = lane.look(|core| core.positions(&team).cloned());
-            everything(state, &team, held.unwrap_or_default())
+            everything(state, &team, &held.unwrap_or_default())
         }
     };
     caller.answer(Ok(WireReply::KafkaOffsets(KafkaCommitted {
@@ -179,13 +179,13 @@ fn shown(shard: u32, error: i16, position: Option<&Position>) -> CommittedShard 
 }
 
 /// Every position of a group in a stream that is there and that the caller may have.
-fn everything(state: &StreamState, team: &TeamId, positions: Positions) -> Vec<CommittedStream> {
+fn everything(state: &StreamState, team: &TeamId, positions: &Positions) -> Vec<CommittedStream> {
     let catalogue = state.conn.shared.names.catalogue();
     let Some(entry) = catalogue.tenant(&team.tenant) else {
         return Vec::new();
     };
     let mut of: HashMap<u64, Vec<CommittedShard>> = HashMap::new();
-    for (partition, position) in &positions {
+    for (partition, position) in positions {
         let shards = of.entry(partition.incarnation).or_default();
         shards.push(shown(partition.shard, 0, Some(position)));
     }
@@ -218,7 +218,7 @@ pub(super) async fn forget(
         Ok(found) => found,
         Err(failure) => return Err((caller, failure)),
     };
-    let read = lane.look(|core| subscribed(core.view(&team)));
+    let read = lane.look(|core| subscribed(core.view(&team).as_ref()));
     let (mut errors, mut partitions) = (Vec::new(), Vec::new());
     for stream in ask.streams.iter() {
         let found = incarnation(state, &team, &stream.namespace, &stream.stream).await;
@@ -271,7 +271,7 @@ impl Subscribed {
     }
 }
 
-fn subscribed(view: Option<(&str, TeamView<'_>)>) -> Subscribed {
+fn subscribed(view: Option<&(&str, TeamView<'_>)>) -> Subscribed {
     match view {
         None => Subscribed::default(),
         Some((_, TeamView::Consumer(consumer))) => Subscribed {
@@ -287,7 +287,7 @@ fn subscribed(view: Option<(&str, TeamView<'_>)>) -> Subscribed {
         },
         Some((protocol_type, TeamView::Classic(led))) => Subscribed {
             incarnations: Vec::new(),
-            names: if protocol_type == "consumer" {
+            names: if *protocol_type == "consumer" {
                 led.members()
                     .flat_map(|(member, _)| topics_in(&member.metadata))
                     .collect()

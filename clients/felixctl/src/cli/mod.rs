@@ -24,8 +24,8 @@ pub use identity::{
     SessionCommand,
 };
 pub use operate::{
-    AuthCommand, Backup, ContextAdd, ContextCommand, Dev, Restore, ShardCommand, TokenCommand,
-    TokenMint,
+    AuthCommand, Backup, ContextAdd, ContextCommand, ControlPlaneCommand, Dev, MembersCommand,
+    Restore, ShardCommand, TokenCommand, TokenMint,
 };
 
 pub use readings::{
@@ -236,6 +236,9 @@ pub enum Command {
     /// Show the shards of a broker and their state
     #[command(subcommand)]
     Shard(ShardCommand),
+    /// Manage the control plane itself
+    #[command(subcommand, name = "controlplane")]
+    ControlPlane(ControlPlaneCommand),
     /// Named connection settings
     #[command(subcommand)]
     Context(ContextCommand),

@@ -67,6 +67,41 @@ pub enum ShardCommand {
     },
 }
 
+/// Commands on the control plane itself.
+#[derive(Debug, Subcommand)]
+pub enum ControlPlaneCommand {
+    /// The members that keep the raft ledger
+    #[command(subcommand)]
+    Members(MembersCommand),
+}
+
+/// Commands on the members of a raft ledger.
+#[derive(Debug, Subcommand)]
+pub enum MembersCommand {
+    /// List the members
+    #[command(visible_alias = "list")]
+    Ls,
+    /// Take a member in; it must be running on an empty directory
+    Add {
+        /// Its number (raft_node_id)
+        member: u64,
+        /// Its peer address, host:port
+        address: String,
+        /// Do not wait until it votes
+        #[arg(long)]
+        no_wait: bool,
+    },
+    /// Let a member go
+    #[command(visible_alias = "remove")]
+    Rm {
+        /// Its number
+        member: u64,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
 /// Commands on contexts.
 #[derive(Debug, Subcommand)]
 pub enum ContextCommand {

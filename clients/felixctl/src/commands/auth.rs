@@ -223,19 +223,22 @@ fn missing(elsewhere: bool, action: Action) -> String {
     }
 }
 
+fn exact_name(name: &NamePattern) -> Option<&str> {
+    match name {
+        NamePattern::Exact(exact) => Some(exact),
+        NamePattern::Any | NamePattern::Prefix(_) => None,
+    }
+}
+
 /// The one thing that an object names, if it names one.
 fn resource(object: &Object) -> Option<Resource<'_>> {
-    let exact = |name| match name {
-        &NamePattern::Exact(ref exact) => Some(&**exact),
-        NamePattern::Any | NamePattern::Prefix(_) => None,
-    };
     Some(match object {
         Object::Cluster => Resource::Cluster,
         Object::Node(node) => Resource::Node(node),
         Object::Tenant(tenant) => Resource::Tenant(tenant),
         Object::Namespace { tenant, namespace } => Resource::Namespace {
             tenant,
-            namespace: exact(namespace)?,
+            namespace: exact_name(namespace)?,
         },
         Object::Stream {
             tenant,
@@ -243,8 +246,8 @@ fn resource(object: &Object) -> Option<Resource<'_>> {
             stream,
         } => Resource::Stream {
             tenant,
-            namespace: exact(namespace)?,
-            stream: exact(stream)?,
+            namespace: exact_name(namespace)?,
+            stream: exact_name(stream)?,
         },
         Object::Cache {
             tenant,
@@ -252,8 +255,8 @@ fn resource(object: &Object) -> Option<Resource<'_>> {
             cache,
         } => Resource::Cache {
             tenant,
-            namespace: exact(namespace)?,
-            cache: exact(cache)?,
+            namespace: exact_name(namespace)?,
+            cache: exact_name(cache)?,
         },
         Object::CacheKey {
             tenant,
@@ -275,7 +278,7 @@ fn resource(object: &Object) -> Option<Resource<'_>> {
             tenant,
             namespace,
             cache,
-            key: exact(key)?,
+            key: exact_name(key)?,
         },
         Object::Group {
             tenant,
@@ -284,9 +287,9 @@ fn resource(object: &Object) -> Option<Resource<'_>> {
             group,
         } => Resource::Group {
             tenant,
-            namespace: exact(namespace)?,
-            stream: exact(stream)?,
-            group: exact(group)?,
+            namespace: exact_name(namespace)?,
+            stream: exact_name(stream)?,
+            group: exact_name(group)?,
         },
     })
 }

@@ -71,7 +71,11 @@ impl Plan {
     fn make(app: &App, args: &Login) -> Result<Self, Failure> {
         let file = app.config_file()?;
         let mut contexts = Contexts::load(&file)?;
-        let named = app.global.context.clone().or(contexts.current.clone());
+        let named = app
+            .global
+            .context
+            .clone()
+            .or_else(|| contexts.current.clone());
         let name = named.unwrap_or_else(|| FIRST_CONTEXT.to_owned());
         let mut connection = contexts.contexts.get(&name).cloned().unwrap_or_default();
         let sign_in = remembered(connection.sign_in.take(), args)?;

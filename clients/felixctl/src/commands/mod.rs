@@ -12,6 +12,7 @@ mod identity;
 mod input;
 mod keys;
 mod login;
+mod members;
 mod misc;
 mod namespace;
 mod publish;
@@ -87,6 +88,7 @@ impl App {
             Command::State(command) => commit::state(self, &command).await,
             Command::Schedule(command) => schedule::run(self, &command).await,
             Command::Shard(command) => shard::run(self, command).await,
+            Command::ControlPlane(command) => members::run(self, command).await,
             Command::Context(command) => context::run(self, command),
             Command::Token(command) => token::run(self, command).await,
             Command::Login(command) => login::login(self, command).await,

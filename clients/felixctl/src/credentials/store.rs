@@ -70,7 +70,7 @@ impl Store {
     /// The store of a context, beside the file with the contexts.
     #[must_use]
     pub fn beside(config_file: &Path, name: &str) -> Self {
-        let directory = config_file.parent().unwrap_or(Path::new("."));
+        let directory = config_file.parent().unwrap_or_else(|| Path::new("."));
         Self {
             file: directory.join("credentials").join(format!("{name}.json")),
         }
@@ -178,7 +178,7 @@ impl Store {
         builder.recursive(true);
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(self.file.parent().unwrap_or(Path::new(".")))
+        builder.create(self.file.parent().unwrap_or_else(|| Path::new(".")))
     }
 
     fn io(&self, source: io::Error) -> CredentialsRefused {

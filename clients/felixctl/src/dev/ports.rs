@@ -48,15 +48,7 @@ impl Ports {
             Some(0) => [0; 7],
             Some(base) => {
                 let last = base.checked_add(6).ok_or(NoRoom { base })?;
-                [
-                    base,
-                    base + 1,
-                    base + 2,
-                    base + 3,
-                    base + 4,
-                    base + 5,
-                    last,
-                ]
+                [base, base + 1, base + 2, base + 3, base + 4, base + 5, last]
             }
         }
         .map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));

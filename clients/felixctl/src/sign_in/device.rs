@@ -86,9 +86,12 @@ impl<'a> DeviceFlow<'a> {
         let deadline = Instant::now() + life;
         let seconds = self.device.interval.unwrap_or(INTERVAL_SECONDS);
         let mut interval = Duration::from_secs(seconds.max(1)).min(INTERVAL_MAX);
+        let mut unanswered = None;
         while Instant::now() < deadline {
             tokio::time::sleep(interval).await;
-            match self.ask(sign_in).await {
+            let answer = self.ask(sign_in).await;
+            unanswered = answer.as_ref().err().cloned();
+            match answer {
                 Ok(Answer::Yes(tokens)) => return Ok(tokens),
                 Ok(Answer::No(refused)) => match refused.error.as_str() {
                     "authorization_pending" => {}
@@ -105,10 +108,8 @@ impl<'a> DeviceFlow<'a> {
                 Err(failure) => return Err(failure),
             }
         }
-        Err(Failure::new(
-            Exit::Unavailable,
-            "nobody signed in before the code ran out",
-        ))
+        let nobody = "nobody signed in before the code ran out";
+        Err(unanswered.unwrap_or_else(|| Failure::new(Exit::Unavailable, nobody)))
     }
 
     async fn ask(&self, sign_in: &SignIn) -> Result<Answer<Tokens>, Failure> {

@@ -34,9 +34,17 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     outbox: Outbox,
-    pending: HashMap<u64, oneshot::Sender<Result<Reply, Refused>>>,
+    pending: HashMap<u64, Pending>,
     correlation: u64,
     lost: Option<String>,
+}
+
+/// A call that is not answered yet. Its room is free as soon as it is, whether or not anybody has looked at the answer.
+#[derive(Debug)]
+struct Pending {
+    answer: oneshot::Sender<Result<Reply, Refused>>,
+    _window: OwnedSemaphorePermit,
+    _room: OwnedSemaphorePermit,
 }
 
 /// A call on its way. Forgotten when it is dropped.
@@ -45,8 +53,6 @@ pub(crate) struct Sent {
     shared: Arc<Shared>,
     correlation: u64,
     answered: oneshot::Receiver<Result<Reply, Refused>>,
-    _window: OwnedSemaphorePermit,
-    _room: OwnedSemaphorePermit,
 }
 
 impl Sent {
@@ -117,7 +123,12 @@ impl Line {
             }
             state.outbox.put_shared(&frame.freeze());
             state.outbox.put_shared(&behind);
-            state.pending.insert(correlation, answer);
+            let pending = Pending {
+                answer,
+                _window: window,
+                _room: room,
+            };
+            state.pending.insert(correlation, pending);
             correlation
         };
         shared.wake.notify_one();
@@ -125,8 +136,6 @@ impl Line {
             shared: Arc::clone(shared),
             correlation,
             answered,
-            _window: window,
-            _room: room,
         })
     }
 }
@@ -163,7 +172,7 @@ impl Shared {
             behind.map(|(_, waiting)| waiting).collect()
         };
         for waiting in behind {
-            let _ = waiting.send(Err(refused.clone()));
+            let _ = waiting.answer.send(Err(refused.clone()));
         }
         self.wake.notify_one();
     }
@@ -218,7 +227,7 @@ async fn read(shared: Arc<Shared>, mut frames: Frames, granted: Extensions, key:
         // An answer nobody waits for any more is to a call that was given up.
         let waiting = shared.lock().pending.remove(&correlation);
         if let Some(waiting) = waiting {
-            let _ = waiting.send(outcome);
+            let _ = waiting.answer.send(outcome);
         }
     }
 }

@@ -10,6 +10,8 @@ mod fake;
 #[cfg(test)]
 mod groups;
 #[cfg(test)]
+mod keeping;
+#[cfg(test)]
 mod producer;
 #[cfg(test)]
 mod publish;

@@ -59,6 +59,10 @@ const fn ends(event: &Event) -> bool {
     )
 }
 
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the rest is named by the next function"
+)]
 fn target(event: &Event) -> String {
     match event {
         Event::TenantCreated { tenant } | Event::TenantInitialized { tenant, .. } => {
@@ -97,6 +101,7 @@ fn target(event: &Event) -> String {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "what has no name has none")]
 fn target_of_identity(event: &Event) -> String {
     match event {
         Event::IssuerSet { issuer, .. } => issuer.issuer.clone(),
@@ -124,6 +129,10 @@ fn path(namespace: &impl std::fmt::Display, name: &impl std::fmt::Display) -> St
 }
 
 /// What the event changes or ends, as it is before.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the rest is looked up by the next function"
+)]
 fn earlier(before: &Catalogue, event: &Event) -> Option<Value> {
     let tenant = event.tenant_id()?.as_ref();
     let entry = before.tenant(tenant)?;
@@ -162,6 +171,10 @@ fn earlier(before: &Catalogue, event: &Event) -> Option<Value> {
     }
 }
 
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "what begins was nothing before"
+)]
 fn earlier_identity(entry: &TenantEntry, event: &Event) -> Option<Value> {
     match event {
         Event::IssuerSet { issuer, .. } => entry.issuers.get(&issuer.issuer).map(json),
@@ -207,6 +220,10 @@ fn json(record: &impl Serialize) -> Value {
     value
 }
 
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "plain values hold no fields"
+)]
 fn scrub(value: &mut Value) {
     match value {
         Value::Object(fields) => {

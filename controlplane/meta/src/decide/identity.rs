@@ -18,6 +18,10 @@ use crate::lookup::{Kind, Missing};
 use crate::record::Grouping;
 
 impl Catalogue {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the rest is decided by the next function"
+    )]
     pub(super) fn decide_identity(&self, command: &Command) -> Result<Decision, Refused> {
         match command {
             Command::SetIssuer(tenant, issuer) => self.set_issuer(tenant, issuer),

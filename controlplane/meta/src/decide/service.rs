@@ -17,6 +17,10 @@ use crate::limits::{KEYS_PER_SERVICE_ACCOUNT_MAX, SERVICE_ACCOUNTS_PER_TENANT_MA
 use crate::lookup::{Kind, Missing};
 
 impl Catalogue {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the rest is decided by the next function"
+    )]
     pub(super) fn decide_service(&self, command: &Command) -> Result<Decision, Refused> {
         match command {
             Command::CreateServiceAccount {

@@ -15,6 +15,10 @@ use crate::lookup::{Kind, Missing};
 
 impl Catalogue {
     /// Decides about sessions. Every other command was decided before it came here.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "every other command was decided before it came here"
+    )]
     pub(super) fn decide_session(&self, command: &Command) -> Result<Decision, Refused> {
         match command {
             Command::OpenSession {

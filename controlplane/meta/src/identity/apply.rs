@@ -11,6 +11,10 @@ use crate::event::Event;
 
 impl TenantEntry {
     /// Makes a change of this part; does nothing for any other event.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the rest is made by the next function"
+    )]
     pub(crate) fn apply_identity(&mut self, event: &Event) {
         match event {
             Event::IssuerSet { issuer, .. } => {
@@ -52,6 +56,10 @@ impl TenantEntry {
             .for_each(|revocation| self.revocations.add(revocation));
     }
 
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "only events of sessions come here"
+    )]
     fn apply_session(&mut self, event: &Event) {
         match event {
             Event::SessionOpened {
@@ -95,6 +103,10 @@ impl TenantEntry {
         }
     }
 
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "every other event was made before it came here"
+    )]
     fn apply_service(&mut self, event: &Event) {
         match event {
             Event::ServiceAccountCreated { account, .. } => {

@@ -59,7 +59,9 @@ impl RevokedKind {
     const fn life_ms(self) -> u64 {
         match self {
             Self::Session => SESSION_TOKEN_LIFE_MS_MAX,
-            _ => TOKEN_LIFE_MS_MAX,
+            Self::Principal | Self::Token | Self::Role | Self::Issuer | Self::Tenant => {
+                TOKEN_LIFE_MS_MAX
+            }
         }
     }
 }

@@ -40,6 +40,8 @@ struct Notes {
     different: usize,
     /// Whether something was counted together for want of room.
     crowded: bool,
+    /// Whether that was so until the last writing.
+    after_crowd: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,12 +73,9 @@ impl Notebook {
 
     /// Writes down what was noted. What cannot be written is forgotten, and the log says so: it must not grow.
     pub(crate) async fn write(&self, authority: &Authority) {
-        let (commands, _) = self.take();
-        for command in commands {
-            let lost = match &command {
-                Command::Audited { records, .. } => records.iter().map(|one| one.count).sum(),
-                _ => 0_u64,
-            };
+        for (tenant_id, records) in self.take() {
+            let lost: u64 = records.iter().map(|one| one.count).sum();
+            let command = Command::Audited { tenant_id, records };
             if let Err(error) = authority.submit(command).await {
                 tracing::warn!(%error, lost, "what was to be audited was not written");
             }
@@ -85,27 +84,33 @@ impl Notebook {
 
     /// How long to wait before the next writing: longer while there is too much of it.
     pub(crate) fn pause(&self) -> Duration {
-        match self.guard().crowded {
+        let notes = self.guard();
+        match notes.crowded || notes.after_crowd {
             true => AUDIT_PAUSE_CROWDED,
             false => AUDIT_PAUSE,
         }
     }
 
-    fn take(&self) -> (Vec<Command>, bool) {
-        let notes = std::mem::take(&mut *self.guard());
-        let mut commands = Vec::new();
+    /// What was noted, one list for each tenant and kind, so that an audit can be asked for one kind.
+    fn take(&self) -> Vec<(Option<TenantId>, Vec<AuditRecord>)> {
+        let mut held = self.guard();
+        let after_crowd = held.crowded;
+        let next = Notes {
+            after_crowd,
+            ..Notes::default()
+        };
+        let notes = std::mem::replace(&mut *held, next);
+        drop(held);
+        let mut all = Vec::new();
         for (tenant_id, records) in notes.tenants {
-            // One event for each kind, so that an audit can be asked for one kind.
             let mut kinds: BTreeMap<&str, Vec<AuditRecord>> = BTreeMap::new();
             for (key, record) in records {
                 kinds.entry(key.what).or_default().push(record);
             }
-            commands.extend(kinds.into_values().map(|records| Command::Audited {
-                tenant_id: tenant_id.clone(),
-                records,
-            }));
+            let of_tenant = kinds.into_values();
+            all.extend(of_tenant.map(|records| (tenant_id.clone(), records)));
         }
-        (commands, notes.crowded)
+        all
     }
 
     fn guard(&self) -> std::sync::MutexGuard<'_, Notes> {
@@ -192,6 +197,25 @@ mod tests {
         for notes in notes.tenants.values() {
             assert!(notes.len() <= AUDIT_NOTES_PER_TENANT_MAX + 2);
         }
+    }
+
+    #[test]
+    fn after_a_crowd_it_is_written_less_often_and_then_as_before() {
+        let book = Notebook::default();
+        assert_eq!(book.pause(), AUDIT_PAUSE);
+        for n in 0..=AUDIT_NOTES_PER_TENANT_MAX {
+            book.guard().add(None, key(&n.to_string()), String::new());
+        }
+        let written: u64 = book
+            .take()
+            .iter()
+            .flat_map(|(_, all)| all)
+            .map(|one| one.count)
+            .sum();
+        assert_eq!(written, AUDIT_NOTES_PER_TENANT_MAX as u64 + 1);
+        assert_eq!(book.pause(), AUDIT_PAUSE_CROWDED);
+        assert!(book.take().is_empty());
+        assert_eq!(book.pause(), AUDIT_PAUSE);
     }
 
     fn key(from: &str) -> Key {

@@ -85,10 +85,10 @@ fn contradictions_are_refused() {
 }
 
 #[test]
-fn the_ledger_is_on_the_disk_unless_a_database_or_another_kind_is_named() {
+fn the_ledger_is_a_raft_ledger_unless_a_database_or_another_kind_is_named() {
     let backend = |text: &str| load(text).unwrap().backend();
     let url = "postgres_url = \"postgres://u:p@db/felix\"\n";
-    assert_eq!(backend(""), StorageBackend::Disk);
+    assert_eq!(backend(""), StorageBackend::Raft);
     assert_eq!(backend(url), StorageBackend::Postgres);
     let disk = format!("{url}storage_backend = \"disk\"");
     assert_eq!(backend(&disk), StorageBackend::Disk);

@@ -69,7 +69,8 @@ fn network(address: IpAddr) -> IpAddr {
             let prefix = u128::from(v6) & !u128::from(u64::MAX);
             IpAddr::V6(Ipv6Addr::from(prefix))
         }
-        other => other,
+        IpAddr::V4(v4) => IpAddr::V4(v4),
+        IpAddr::V6(loopback) => IpAddr::V6(loopback),
     }
 }
 

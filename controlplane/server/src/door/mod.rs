@@ -140,6 +140,7 @@ impl Connection {
             .timer(TokioTimer::new())
             .header_read_timeout(IDLE_TIME)
             .max_headers(HEADERS_MAX)
+            .max_header_size(HEAD_BYTES_MAX)
             .max_buf_size(HEAD_BYTES_MAX)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);

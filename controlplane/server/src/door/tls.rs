@@ -136,10 +136,11 @@ impl TlsFiles {
     }
 }
 
+/// The certificates of a listener; `None` when it does not encrypt.
+pub(crate) type Encryption = Option<Arc<Certificates>>;
+
 /// The certificates of the API and of the bootstrap listener, as far as they are configured.
-pub(crate) fn certificates(
-    config: &Config,
-) -> Result<(Option<Arc<Certificates>>, Option<Arc<Certificates>>), TlsRefused> {
+pub(crate) fn certificates(config: &Config) -> Result<(Encryption, Encryption), TlsRefused> {
     let read = |cert: &Option<PathBuf>, key: &Option<PathBuf>, client_ca: &Option<PathBuf>| {
         let (Some(cert), Some(key)) = (cert.clone(), key.clone()) else {
             return Ok(None);

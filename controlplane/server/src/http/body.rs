@@ -2,32 +2,55 @@
 
 use std::str::FromStr;
 
-use axum::body::Bytes;
+use axum::Json;
+use axum::body::{Bytes, to_bytes};
 use axum::extract::{FromRequest, Request};
-use axum::http::StatusCode;
+use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH};
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
 use felix_model::BadName;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::bootstrap::{BOOTSTRAP_PATHS, knows_the_token};
+use super::caller::Ticket;
 use super::error::Refusal;
-use crate::limits::BODY_TIME;
+use crate::app::App;
+use crate::limits::{BODY_BYTES_MAX, BODY_TIME, STRANGERS_BODY_BYTES_MAX};
 
 /// The bytes of a body. They are read as JSON only by [`Raw::read`], so that a stranger's nonsense is refused for being
 /// a stranger's.
 pub(crate) struct Raw(Bytes);
 
-impl<S: Send + Sync> FromRequest<S> for Raw {
+impl FromRequest<App> for Raw {
     type Rejection = Refusal;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
-        let read = Bytes::from_request(request, state);
-        tokio::time::timeout(BODY_TIME, read)
-            .await
-            .map_err(|_| Refusal::too_slow())?
-            .map(Self)
-            .map_err(|rejection| match rejection.status() {
-                StatusCode::PAYLOAD_TOO_LARGE => Refusal::too_large(rejection.body_text()),
-                _ => Refusal::invalid(rejection.body_text()),
-            })
+    async fn from_request(request: Request, app: &App) -> Result<Self, Refusal> {
+        let (parts, body) = request.into_parts();
+        let announced = parts.headers.get(CONTENT_LENGTH);
+        let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+        let limit = match announced {
+            Some(length) if length <= STRANGERS_BODY_BYTES_MAX => STRANGERS_BODY_BYTES_MAX,
+            _ if knows(app, &parts) => BODY_BYTES_MAX,
+            _ => STRANGERS_BODY_BYTES_MAX,
+        };
+        // Whoever breaks off in the middle does not hear the answer.
+        let too_large = || Refusal::too_large(format!("the body has more than {limit} bytes"));
+        if announced.is_some_and(|length| length > limit) {
+            return Err(too_large());
+        }
+        let read = tokio::time::timeout(BODY_TIME, to_bytes(body, limit)).await;
+        let read = read.map_err(|_| Refusal::too_slow())?;
+        read.map(Self).map_err(|_| too_large())
+    }
+}
+
+/// Whether the request comes from somebody who may make us keep a large body. It is asked only then. The bootstrap token
+/// is looked at where it belongs and nowhere else: the API must not tell whether a guess is right.
+fn knows(app: &App, parts: &Parts) -> bool {
+    match parts.uri.path().starts_with(BOOTSTRAP_PATHS) {
+        true => knows_the_token(app, &parts.headers),
+        false => app.knows(&Ticket::of(parts)),
     }
 }
 
@@ -65,6 +88,16 @@ impl Raw {
             return Ok(T::default());
         }
         self.read_secret()
+    }
+}
+
+/// An answer that holds a secret, and that nobody on the way may keep.
+#[derive(Debug)]
+pub(crate) struct Unkept<T>(pub(crate) T);
+
+impl<T: Serialize> IntoResponse for Unkept<T> {
+    fn into_response(self) -> Response {
+        ([(CACHE_CONTROL, "no-store")], Json(self.0)).into_response()
     }
 }
 

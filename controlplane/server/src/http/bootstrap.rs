@@ -19,6 +19,9 @@ use crate::request;
 /// Who acts, as far as the audit can tell, when somebody knows the bootstrap token.
 const BOOTSTRAP: &str = "bootstrap";
 
+/// What every path of this listener begins with. The API has none of them.
+pub(super) const BOOTSTRAP_PATHS: &str = "/internal/bootstrap/";
+
 const HEADER: &str = "x-felix-bootstrap-token";
 
 pub(crate) fn router(app: App) -> Router {
@@ -94,15 +97,19 @@ fn counted<T>(
 }
 
 fn must_know_the_token(app: &App, headers: &HeaderMap) -> Result<(), Refusal> {
+    if knows_the_token(app, headers) {
+        return Ok(());
+    }
+    Err(Refusal::unauthorized("this needs the bootstrap token"))
+}
+
+pub(super) fn knows_the_token(app: &App, headers: &HeaderMap) -> bool {
     let presented = headers
         .get(HEADER)
         .map_or(&b""[..], |value| value.as_bytes());
     let current = is_same(presented, &app.config.bootstrap_token);
     let previous = is_same(presented, &app.config.bootstrap_token_previous);
-    if current | previous {
-        return Ok(());
-    }
-    Err(Refusal::unauthorized("this needs the bootstrap token"))
+    current | previous
 }
 
 /// Compares in a time that tells nothing about where the two differ, nor about the length of the secret: digests are

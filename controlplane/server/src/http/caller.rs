@@ -28,6 +28,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Ticket {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        Ok(Self::of(parts))
+    }
+}
+
+impl Ticket {
+    /// What the head of a request presents.
+    pub(crate) fn of(parts: &Parts) -> Self {
         let token = parts
             .headers
             .get(AUTHORIZATION)
@@ -39,14 +46,12 @@ impl<S: Send + Sync> FromRequestParts<S> for Ticket {
             .extensions
             .get::<ConnectInfo<SocketAddr>>()
             .is_some_and(|ConnectInfo(peer)| peer.ip().to_canonical().is_loopback());
-        Ok(Self {
+        Self {
             token,
             from_loopback,
-        })
+        }
     }
-}
 
-impl Ticket {
     /// What was presented as bearer.
     pub(crate) fn bearer(&self) -> Option<&str> {
         self.token.as_deref()
@@ -178,6 +183,15 @@ impl App {
         }
         caller.must(action, &Resource::Tenant(tenant))?;
         Ok(Reach::Tenant)
+    }
+
+    /// Whether the token is a good one of any tenant. Nothing is counted and nobody remembered.
+    pub(crate) fn knows(&self, ticket: &Ticket) -> bool {
+        let known = ticket.presented().and_then(|token| {
+            let tenant = claimed_tenant(token)?;
+            self.verified(ticket, token, &tenant, Audience::ControlPlane)
+        });
+        known.is_ok()
     }
 
     /// Verifies a token that a body brings, of somebody other than the caller.

@@ -108,6 +108,18 @@ impl Refusal {
         Self::new(status, code, "the request cannot be read")
     }
 
+    pub(crate) fn members_busy(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message)
+    }
+
+    pub(crate) fn members_refused(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "conflict", message)
+    }
+
+    pub(crate) fn members_unknown(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
+    }
+
     pub(crate) fn internal() -> Self {
         let message = "something went wrong inside; the log of the control plane says more";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)

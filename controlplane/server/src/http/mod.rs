@@ -13,6 +13,7 @@ mod error;
 mod feeds;
 mod issuers;
 mod keys;
+mod members;
 mod namespaces;
 mod nodes;
 mod openapi;

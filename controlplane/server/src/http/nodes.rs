@@ -18,7 +18,7 @@ use super::tokens::dev_session;
 use crate::app::App;
 
 /// Makes a credential for a node: it may then follow the catalogue and speak for itself, and nothing else. Needs
-/// `node.manage` over the node and `node.view` over the cluster, which only bootstrap gives; the node's own rules are
+/// `node.manage` over the node, or over the cluster, and `node.view` over the cluster, which only bootstrap gives; the node's own rules are
 /// written into the caller's tenant.
 #[utoipa::path(post, path = "/v1/nodes/{node_id}/credential", tag = "nodes",
     params(("node_id" = String, Path)), responses((status = 201, body = TokenAnswer)))]
@@ -28,7 +28,9 @@ pub(crate) async fn credential(
     ticket: Ticket,
 ) -> Result<(StatusCode, Json<TokenAnswer>), Refusal> {
     let caller = app.caller(&ticket)?;
-    caller.must(Action::NodeManage, &Resource::Node(&node))?;
+    if !caller.may(Action::NodeManage, &Resource::Cluster) {
+        caller.must(Action::NodeManage, &Resource::Node(&node))?;
+    }
     caller.must(Action::NodeView, &Resource::Cluster)?;
     let node: NodeId = name("node_id", &node)?;
     let tenant = &caller.principal().tenant;

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use utoipa::{OpenApi, ToSchema};
 
 use super::{
-    audit, caches, consistency, feeds, issuers, keys, namespaces, nodes, quotas, rbac, resources,
-    revocations, service_accounts, sessions, streams, system, tenants, tokens,
+    audit, caches, consistency, feeds, issuers, keys, members, namespaces, nodes, quotas, rbac,
+    resources, revocations, service_accounts, sessions, streams, system, tenants, tokens,
 };
 
 /// The form of a key set document, for the document's sake.
@@ -57,6 +57,9 @@ pub(crate) struct JwkDocument {
         system::ready,
         system::health,
         system::backup,
+        members::list,
+        members::add,
+        members::remove,
         system::regions,
         system::region,
         audit::of_cluster,

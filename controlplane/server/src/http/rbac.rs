@@ -159,6 +159,20 @@ pub(super) fn permission(policy: &Policy) -> Result<Permission, Refusal> {
     Permission::new(action, object).map_err(|error| Refusal::invalid(error.to_string()))
 }
 
+/// Refuses a group that is not written with its issuer: a bare name would mean whatever group of that name any provider
+/// has.
+fn check_group(who: &str) -> Result<(), Refusal> {
+    let Some(group) = who.strip_prefix("group:") else {
+        return Ok(());
+    };
+    match group.split_once('#') {
+        Some((issuer, name)) if !issuer.is_empty() && !name.is_empty() => Ok(()),
+        _ => Err(Refusal::invalid(
+            "a group is written `group:{issuer}#{name}`",
+        )),
+    }
+}
+
 fn permitted_policy(
     app: &App,
     ticket: &Ticket,
@@ -167,6 +181,7 @@ fn permitted_policy(
 ) -> Result<(TenantId, Policy), Refusal> {
     let caller = app.caller_of(ticket, tenant)?;
     let policy: Policy = body.read()?;
+    check_group(&policy.subject)?;
     let object = permission(&policy)?.object;
     if !caller
         .permissions()
@@ -187,6 +202,7 @@ fn permitted_grouping(
 ) -> Result<(TenantId, Grouping), Refusal> {
     let caller = app.caller_of(ticket, tenant)?;
     let grouping: Grouping = body.read()?;
+    check_group(&grouping.user)?;
     let catalogue = app.authority.catalogue();
     let action = Action::RbacAssignmentManage;
     if !role_is_within(&catalogue, &caller, action, tenant, &grouping.role) {

@@ -7,8 +7,9 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use super::error::Refusal;
 use super::{
-    audit, caches, consistency, feeds, issuers, keys, namespaces, nodes, openapi, quotas, rbac,
-    resources, revocations, service_accounts, sessions, streams, system, tenants, tokens, watch,
+    audit, caches, consistency, feeds, issuers, keys, members, namespaces, nodes, openapi, quotas,
+    rbac, resources, revocations, service_accounts, sessions, streams, system, tenants, tokens,
+    watch,
 };
 use crate::app::App;
 use crate::limits::BODY_BYTES_MAX;
@@ -66,6 +67,13 @@ fn routes() -> Routes {
     .get("/v1/system/ready", get(system::ready))
     .get("/v1/system/health", get(system::health))
     .add("post", "/v1/system/backup", post(system::backup))
+    .get("/v1/controlplane/members", get(members::list))
+    .add("post", "/v1/controlplane/members", post(members::add))
+    .add(
+        "delete",
+        "/v1/controlplane/members/{member}",
+        delete(members::remove),
+    )
     .get("/v1/regions", get(system::regions))
     .get("/v1/regions/{region_id}", get(system::region))
     .get("/v1/catalogue/snapshot", get(feeds::catalogue_snapshot))

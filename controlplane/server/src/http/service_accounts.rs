@@ -15,7 +15,7 @@ use felix_meta::http::{
 use felix_meta::{Command, ServiceAccountRecord, ServiceKey};
 use felix_model::TenantId;
 
-use super::body::{Raw, name};
+use super::body::{Raw, Unkept, name};
 use super::caller::Ticket;
 use super::error::Refusal;
 use super::page::Paging;
@@ -147,7 +147,7 @@ pub(crate) async fn add_key(
     Path((tenant, account)): Path<(String, String)>,
     ticket: Ticket,
     body: Raw,
-) -> Result<(StatusCode, Json<ServiceKeyAnswer>), Refusal> {
+) -> Result<(StatusCode, Unkept<ServiceKeyAnswer>), Refusal> {
     let tenant = manager(&app, &ticket, &tenant)?;
     let spec: ServiceKeySpec = body.read_or_default()?;
     let credential = new_credential(&tenant).map_err(|error| {
@@ -172,7 +172,7 @@ pub(crate) async fn add_key(
         key_id: credential.key_id,
         expires_at_ms: spec.expires_at_ms,
     };
-    Ok((StatusCode::CREATED, Json(answer)))
+    Ok((StatusCode::CREATED, Unkept(answer)))
 }
 
 /// Removes a key. The account's sessions end, because it is not known which of them it began.

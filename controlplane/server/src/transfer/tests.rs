@@ -152,6 +152,7 @@ impl Place {
     fn config(&self, name: &str) -> Config {
         Config {
             data_dir: self.0.path().join(name),
+            storage_backend: Some(StorageBackend::Disk),
             ..Config::default()
         }
     }

@@ -193,3 +193,19 @@ async fn rbac_listings_are_bare_lists_until_a_page_is_asked_for() {
     assert_eq!(page["items"].as_array().unwrap().len(), 2);
     assert!(page["next_cursor"].is_string());
 }
+
+#[tokio::test]
+async fn a_group_is_named_with_its_issuer() {
+    let world = World::new().await;
+    let path = "/v1/tenants/acme/rbac/groupings";
+    for (user, status) in [
+        ("group:https://login.example.com#writers", 204),
+        ("group:https://login.example.com#a#b", 204),
+        ("group:writers", 400),
+        ("group:#writers", 400),
+        ("group:https://login.example.com#", 400),
+    ] {
+        let gift = json!({"user": user, "role": "role:x"});
+        assert_eq!(world.post(path, &gift).await.status, status, "{user}");
+    }
+}

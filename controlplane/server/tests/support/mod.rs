@@ -99,6 +99,23 @@ pub(crate) fn http() -> reqwest::Client {
 
 /// A tenant, a namespace and a token that outlives all restarts.
 pub(crate) async fn bootstrap(http: &reqwest::Client, process: &Process) -> String {
+    let admins = json!({"initial_admin_principals": ["p:admin"]});
+    bootstrap_with(http, process, admins).await
+}
+
+/// As [`bootstrap`], and the token may operate the cluster.
+pub(crate) async fn tenant_with_operator(http: &reqwest::Client, process: &Process) -> String {
+    let rule =
+        |action: &str| json!({"subject": "role:operator", "object": "cluster:*", "action": action});
+    let spec = json!({
+        "initial_admin_principals": ["p:admin"],
+        "policies": [rule("tenant.manage"), rule("node.view"), rule("node.manage")],
+        "groupings": [{"user": "p:admin", "role": "role:operator"}],
+    });
+    bootstrap_with(http, process, spec).await
+}
+
+async fn bootstrap_with(http: &reqwest::Client, process: &Process, spec: Value) -> String {
     let base = format!(
         "http://{}/internal/bootstrap/tenants/acme",
         process.bootstrap
@@ -109,8 +126,7 @@ pub(crate) async fn bootstrap(http: &reqwest::Client, process: &Process) -> Stri
             .json(&body)
             .send()
     };
-    let admins = json!({"initial_admin_principals": ["p:admin"]});
-    let done = post(format!("{base}/initialize"), admins).await.unwrap();
+    let done = post(format!("{base}/initialize"), spec).await.unwrap();
     assert_eq!(done.status(), 200);
     let ask = json!({"principal": "p:admin", "audience": "felix-controlplane"});
     let minted: Value = post(format!("{base}/dev-token"), ask)

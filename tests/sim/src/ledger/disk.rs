@@ -26,10 +26,18 @@ impl LifeDisk {
         }
     }
 
-    fn file(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+    fn file(&self, path: &Path, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        let of_raft_log = path.to_string_lossy().contains("/raft/log-");
         match self.twin {
-            Twin::AckBeforeFlush => Arc::new(LyingFile(file)),
-            Twin::Sound | Twin::WipedVotes | Twin::ConfirmFromLocal | Twin::ForgetVotes => file,
+            Twin::AckBeforeFlush if of_raft_log => Arc::new(LyingFile {
+                file,
+                is_mark: path.file_name().is_some_and(|name| name == "durable.mark"),
+            }),
+            Twin::Sound
+            | Twin::AckBeforeFlush
+            | Twin::WipedVotes
+            | Twin::ConfirmFromLocal
+            | Twin::ForgetVotes => file,
         }
     }
 }
@@ -37,7 +45,7 @@ impl LifeDisk {
 impl Disk for LifeDisk {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         self.alive()?;
-        Ok(self.file(self.disk.open(path)?))
+        Ok(self.file(path, self.disk.open(path)?))
     }
 
     fn open_read_only(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
@@ -47,7 +55,7 @@ impl Disk for LifeDisk {
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         self.alive()?;
-        Ok(self.file(self.disk.create(path)?))
+        Ok(self.file(path, self.disk.create(path)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -99,32 +107,41 @@ impl Disk for LifeDisk {
     }
 }
 
-/// A file that says it is synced and is not.
+/// A file of the raft log that says it is synced and is not; nor does the log's mark tell how far it went.
 #[derive(Debug)]
-struct LyingFile(Arc<dyn DiskFile>);
+struct LyingFile {
+    file: Arc<dyn DiskFile>,
+    is_mark: bool,
+}
 
 impl DiskFile for LyingFile {
     fn read_at(&self, into: &mut [u8], position: u64) -> io::Result<usize> {
-        self.0.read_at(into, position)
+        self.file.read_at(into, position)
     }
 
     fn write_at(&self, buffers: &[io::IoSlice<'_>], position: u64) -> io::Result<()> {
-        self.0.write_at(buffers, position)
+        match self.is_mark && self.file.byte_len()? > 0 {
+            true => Ok(()),
+            false => self.file.write_at(buffers, position),
+        }
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        Ok(())
+        match self.is_mark {
+            true => self.file.sync_data(),
+            false => Ok(()),
+        }
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.0.set_len(bytes)
+        self.file.set_len(bytes)
     }
 
     fn byte_len(&self) -> io::Result<u64> {
-        self.0.byte_len()
+        self.file.byte_len()
     }
 
     fn reserve(&self, bytes: u64) -> io::Result<()> {
-        self.0.reserve(bytes)
+        self.file.reserve(bytes)
     }
 }

@@ -162,9 +162,8 @@ impl World {
             };
             self.show(member, &running);
             if let Some(why) = running.core.has_stopped() {
-                let by_disk =
-                    self.slot(member, |slot| slot.disk.calls()).is_some() && why.contains("IO");
-                if !by_disk || why.to_lowercase().contains("panic") {
+                let by_disk = ["input/output error", "after an earlier disk failure"];
+                if !by_disk.iter().any(|words| why.contains(words)) {
                     self.violate(Check::Running, format!("member {member} stopped: {why}"));
                 }
                 // As whoever watches over processes would.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use felix_controlplane::ledger::raft::Change;
+use felix_controlplane::ledger::raft::{Change, Refused};
 use felix_journal::disk::Fault;
 use tokio::time::{Instant, advance, sleep};
 
@@ -125,23 +125,41 @@ async fn replace(world: &World, member: u64, random: &mut Random) -> Option<u64>
         .change_members(Change::Remove { member })
         .await;
     world.say(format_args!("member {member} is removed: {removed:?}"));
-    // Whatever was answered, it may have been done: the machine goes only when it was.
-    removed.ok()?;
-    world.end(member, End::Wipe, random.next());
-    world.start(member).await;
-    world.count(|tally| tally.replaced += 1);
-    Some(member)
+    match removed {
+        Ok(()) => {
+            world.end(member, End::Wipe, random.next());
+            world.start(member).await;
+            world.count(|tally| tally.replaced += 1);
+            Some(member)
+        }
+        // It may have been done, or be done later.
+        Err(Refused::Unknown { .. }) => Some(member),
+        Err(_) => None,
+    }
+}
+
+/// Takes in whoever was let go by a change whose outcome nobody knew.
+pub(crate) async fn welcome(world: &World) {
+    for member in MEMBERS {
+        take_in_again(world, Some(member)).await;
+    }
 }
 
 async fn take_in_again(world: &World, awaited: Option<u64>) -> Option<u64> {
     let member = awaited?;
-    let leader = world.leading()?.core.clone();
+    let Some(leader) = world.leading().map(|leading| leading.core) else {
+        return awaited;
+    };
     if leader.members().iter().any(|row| row.member == member) {
         return None;
     }
     let address = format!("member-{member}:8444");
     let added = leader.change_members(Change::Add { member, address }).await;
     world.say(format_args!("member {member} is added: {added:?}"));
+    if matches!(&added, Err(Refused::Not { code, .. }) if code == "not_empty") {
+        world.end(member, End::Wipe, world.plan.seed ^ leader.reach().revision);
+        world.start(member).await;
+    }
     Some(member)
 }
 

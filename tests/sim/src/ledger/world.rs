@@ -161,6 +161,7 @@ impl World {
         let mut why = String::new();
         while Instant::now() < until {
             self.look().await;
+            nemesis::welcome(self).await;
             match self.agree().await {
                 Ok(()) => return self.say(format_args!("everybody agrees")),
                 Err(missing) => why = missing,
@@ -177,7 +178,7 @@ impl World {
         for member in MEMBERS {
             let running = self
                 .running(member)
-                .ok_or(format!("member {member} is not there"))?;
+                .ok_or_else(|| format!("member {member} is not there"))?;
             if !client::confirm(self, member, &running).await {
                 return Err(format!(
                     "member {member} cannot confirm: {:?}",
@@ -193,7 +194,7 @@ impl World {
         for member in MEMBERS {
             let running = self
                 .running(member)
-                .ok_or(format!("member {member} is not there"))?;
+                .ok_or_else(|| format!("member {member} is not there"))?;
             self.show(member, &running);
             let (has, all) = (running.core.reach().revision, self.history().len());
             if has != all {

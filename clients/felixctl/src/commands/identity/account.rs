@@ -80,7 +80,7 @@ pub(in crate::commands) async fn run(app: &App, command: AccountCommand) -> Resu
         }
         AccountCommand::Key(ServiceKeyCommand::Add { name, key }) => {
             let issued = new_key(&api, &one(&name), &key).await?;
-            show_key(app, &name, &key, issued)
+            show_key(app, &name, &key, &issued)
         }
         AccountCommand::Key(ServiceKeyCommand::Rm { name, key_id, yes }) => {
             let what = format!("key {key_id} of service account {name}, and its sessions,");
@@ -109,7 +109,7 @@ async fn make(app: &App, api: &Api, path: &str, create: &AccountCreate) -> Resul
         "service account {name} is created; its principal is {}",
         principal(name)
     ))?;
-    show_key(app, name, &create.key, issued)
+    show_key(app, name, &create.key, &issued)
 }
 
 async fn set_disabled(api: &Api, account: &str, disabled: bool) -> Result<(), Failure> {
@@ -172,15 +172,16 @@ fn reserve(path: &Path) -> Result<fs::File, Failure> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path).map_err(|error| {
-        let exit = match error.kind() {
-            std::io::ErrorKind::AlreadyExists => Exit::Conflict,
-            _ => Exit::Failed,
+        let exit = if error.kind() == std::io::ErrorKind::AlreadyExists {
+            Exit::Conflict
+        } else {
+            Exit::Failed
         };
         Failure::new(exit, format!("{} cannot be made: {error}", path.display()))
     })
 }
 
-fn show_key(app: &App, name: &str, wanted: &NewKey, issued: IssuedKey) -> Result<(), Failure> {
+fn show_key(app: &App, name: &str, wanted: &NewKey, issued: &IssuedKey) -> Result<(), Failure> {
     let shown = wanted.out.is_none().then(|| issued.key.reveal().to_owned());
     if shown.is_some() {
         app.output

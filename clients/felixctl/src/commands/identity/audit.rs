@@ -143,12 +143,12 @@ async fn check(app: &App, log: &Log) -> Result<(), Failure> {
     let mut said = ChainHead::default();
     while let Some(from) = after {
         let page = log.page(from).await?;
-        head = verify(&head, &page.items).map_err(|why| broken(why.to_string()))?;
+        head = verify(&head, &page.items).map_err(|why| broken(&why.to_string()))?;
         after = page.next_after;
         said = page.head;
     }
     if head != said {
-        return Err(broken(format!(
+        return Err(broken(&format!(
             "it ends at line {}, and its end is said to be line {}",
             head.seq, said.seq
         )));
@@ -161,7 +161,7 @@ async fn check(app: &App, log: &Log) -> Result<(), Failure> {
     )?)
 }
 
-fn broken(why: String) -> Failure {
+fn broken(why: &str) -> Failure {
     Failure::new(
         Exit::Conflict,
         format!("the audit log was tampered with: {why}"),

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use felix_wire::extension::Kind;
+use felix_wire::frame::Incoming;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::super::answer::{Lost, NotPublished, Outcome, Waiting, answer_in};
 use super::{Pending, Shared, State, TokenUsed};
-use crate::frames::Frames;
+use crate::frames::{Frames, FramesEnded};
 use crate::session::{is_about_token, ran_out};
 
 /// Answers taken off the stream before others get a turn.
@@ -82,6 +84,7 @@ impl Driver {
         while self.answers.len() < ANSWERS_PER_TURN {
             match self.frames.poll_frame(cx) {
                 Poll::Pending => break,
+                Poll::Ready(frame) if is_notice(&frame) => {}
                 Poll::Ready(frame) => match answer_in(frame) {
                     // The publish and all behind it were not carried out: another stream, with another token, may
                     // have them.
@@ -167,4 +170,9 @@ impl Driver {
             }
         }
     }
+}
+
+/// Whether a frame only says that a token runs out. The stream that keeps tokens hears it, too.
+fn is_notice(frame: &Result<Option<Incoming>, FramesEnded>) -> bool {
+    matches!(frame, Ok(Some(Incoming::Extension(frame))) if frame.kind == Kind::Expiring.number())
 }

@@ -1,6 +1,5 @@
 //! Delegation: a gateway acts for a person with a token that says so (RFC 8693).
 
-use axum::Json;
 use axum::extract::{Path, State};
 use felix_auth::{Action, Audience, Claims, Permission, Principal, Resource};
 use felix_meta::http::{DelegateAnswer, DelegateSpec, GRANT_TYPE_EXCHANGE, Hidden, TOKEN_TYPE_JWT};
@@ -10,7 +9,7 @@ use super::ask::{all, nothing_left};
 use super::mint::sign;
 use crate::app::App;
 use crate::clock::now;
-use crate::http::body::{Raw, name};
+use crate::http::body::{Raw, Unkept, name};
 use crate::http::caller::Ticket;
 use crate::http::error::Refusal;
 use crate::revoked::concerning;
@@ -24,7 +23,7 @@ pub(crate) async fn delegate(
     Path(tenant): Path<String>,
     ticket: Ticket,
     body: Raw,
-) -> Result<Json<DelegateAnswer>, Refusal> {
+) -> Result<Unkept<DelegateAnswer>, Refusal> {
     super::may_pass(&app).await?;
     let caller = app
         .caller_of(&ticket, &tenant)
@@ -46,7 +45,7 @@ pub(crate) async fn delegate(
         })?;
     must_be_for(&app, &subject, &actor.subject)?;
     let permissions = narrowed(&subject, pairs)?;
-    answer(&app, &tenant, &subject, &actor.subject, permissions).map(Json)
+    answer(&app, &tenant, &subject, &actor.subject, permissions).map(Unkept)
 }
 
 fn read(spec: &DelegateSpec) -> Result<Option<Vec<Permission>>, Refusal> {

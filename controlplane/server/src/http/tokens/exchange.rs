@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::Json;
 use axum::extract::{Path, State};
 use felix_auth::oidc::{Trust, UpstreamToken, VerifyFailed, Vouched};
 use felix_auth::{
@@ -22,7 +21,7 @@ use super::mint::{Holder, Terms, mint_again, mint_for};
 use super::{caller_place, entry_where, login, not_accepted};
 use crate::app::App;
 use crate::clock::now;
-use crate::http::body::Raw;
+use crate::http::body::{Raw, Unkept};
 use crate::http::caller::Ticket;
 use crate::http::error::Refusal;
 use crate::request;
@@ -36,7 +35,7 @@ pub(crate) async fn exchange(
     Path(tenant): Path<String>,
     ticket: Ticket,
     body: Raw,
-) -> Result<Json<TokenAnswer>, Refusal> {
+) -> Result<Unkept<TokenAnswer>, Refusal> {
     let exchanging = async {
         let bearer = ticket
             .bearer()
@@ -56,7 +55,7 @@ pub(crate) async fn exchange(
         };
         open_session(&app, (&tenant, &entry), &wanted, opening).await
     };
-    login(&app, &tenant, exchanging).await.map(Json)
+    login(&app, &tenant, exchanging).await.map(Unkept)
 }
 
 /// On what grounds somebody is believed.
@@ -297,7 +296,7 @@ pub(super) async fn open_session(
         groups: grounds.holder.groups,
         audience: wanted.audience.name().to_owned(),
         ask,
-        may_act,
+        may_act: may_act.clone(),
         created_at_ms: at,
         refreshed_at_ms: at,
         expires_at_ms: TimeMs(at.0.saturating_add(session_life.saturating_mul(1000))),

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use felix_auth::{RefreshToken, Secret};
@@ -19,7 +18,7 @@ use super::{entry_where, login};
 use crate::app::App;
 use crate::authority::WriteFailed;
 use crate::clock::now;
-use crate::http::body::Raw;
+use crate::http::body::{Raw, Unkept};
 use crate::http::error::Refusal;
 use crate::request;
 
@@ -36,7 +35,7 @@ pub(crate) async fn refresh(
     State(app): State<App>,
     Path(tenant): Path<String>,
     body: Raw,
-) -> Result<Json<TokenAnswer>, Refusal> {
+) -> Result<Unkept<TokenAnswer>, Refusal> {
     let refreshing = async {
         let spec: RefreshSpec = body.read_secret()?;
         let audience = spec.audience.as_deref();
@@ -49,7 +48,7 @@ pub(crate) async fn refresh(
         }
         go_on(&app, &found).await
     };
-    login(&app, &tenant, refreshing).await.map(Json)
+    login(&app, &tenant, refreshing).await.map(Unkept)
 }
 
 /// Ends a session by its refresh token, as signing out does. A token that is not good ends nothing, and is answered

@@ -2,25 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use felix_journal::{Disk, LogOptions};
 use felix_model::ClusterId;
 use openraft::error::Fatal;
 use openraft::{Raft, RaftMetrics, ServerState, SnapshotPolicy};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::log_store::{LogFailed, LogStore};
+use super::log_failed::LogFailed;
+use super::log_store::LogStore;
 use super::machine::{InstallFailed, Machine};
 use super::network::{Caller, Network};
 use super::place::{Draw, Identity, Place, PlaceRefused};
 use super::records::{Reach, RecordLog, RecordsFailed};
 use super::snapshot::Incoming;
+use super::stats::Counts;
 use super::transport::{Alone, Peer, Transport};
 use super::types::{Member, StorageId, Types};
-use crate::ledger::Measure;
 
 pub(crate) type Metrics = RaftMetrics<u64, Member>;
 
@@ -129,23 +130,15 @@ pub enum MemberFailed {
     Snapshot(#[from] InstallFailed),
     /// The protocol did not start.
     #[error("the raft member cannot start: {0}")]
-    Raft(#[from] Fatal<u64>),
+    Raft(String),
     /// The options do not fit together.
     #[error("the raft member cannot start: {0}")]
     Options(String),
 }
 
-/// Counts for `/metrics`.
-#[derive(Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) forwarded: AtomicU64,
-    pub(crate) timed_out: AtomicU64,
-    pub(crate) rejected: AtomicU64,
-}
-
-impl Counts {
-    pub(crate) fn add(count: &AtomicU64) {
-        count.fetch_add(1, Ordering::Relaxed);
+impl From<Fatal<u64>> for MemberFailed {
+    fn from(fatal: Fatal<u64>) -> Self {
+        Self::Raft(fatal.to_string())
     }
 }
 
@@ -161,6 +154,8 @@ pub struct Core {
     /// The snapshot that is coming in. Held while one is installed.
     pub(crate) incoming: Arc<tokio::sync::Mutex<Option<Incoming>>>,
     pub(crate) counts: Counts,
+    /// When openraft last answered. One that waits for its disk answers nothing, and what it said before is no news.
+    pulse: Mutex<Instant>,
     pub(crate) stopping: CancellationToken,
 }
 
@@ -191,7 +186,7 @@ impl Core {
             Some(identity) => identity,
             None => create(&place, layout, &options)?,
         };
-        let log = LogStore::open(place.clone(), layout, identity.storage)?;
+        let log = LogStore::open(place.clone(), layout, identity.storage, options.member)?;
         let records = Arc::new(RecordLog::open(place.clone(), layout)?);
         let machine = Machine::open(Arc::clone(&records))?;
         log.agree_with(records.reach().applied)?;
@@ -201,6 +196,7 @@ impl Core {
             caller: caller.clone(),
             records: Arc::clone(machine.records()),
             backoff: options.timing.heartbeat,
+            patience: options.timing.election_min,
         };
         let config = Arc::new(config(&options)?);
         let raft = Raft::new(options.member, config, network, log.clone(), machine).await?;
@@ -214,23 +210,56 @@ impl Core {
             place,
             incoming: Arc::default(),
             counts: Counts::default(),
+            pulse: Mutex::new(Instant::now()),
             stopping: CancellationToken::new(),
         });
         core.begin().await?;
         tokio::spawn(Arc::clone(&core).keep());
+        tokio::spawn(Arc::clone(&core).feel_pulse());
         Ok(core)
     }
 
     /// A voter that is alone need not wait for anybody.
     async fn begin(&self) -> Result<(), MemberFailed> {
         if self.options.peers.is_empty() && self.log.is_blank() {
-            self.initialize(BTreeMap::from([(self.options.member, self.own_record())]))
+            return self
+                .initialize(BTreeMap::from([(self.options.member, self.own_record())]))
                 .await
-                .map_err(MemberFailed::Options)?;
-        } else if self.voters() == [self.options.member] {
+                .map_err(MemberFailed::Options);
+        }
+        let own = self.options.member;
+        let is_alone = self
+            .raft
+            .with_raft_state(move |state| state.membership_state.effective().voter_ids().eq([own]))
+            .await?;
+        if is_alone {
             self.raft.trigger().elect().await?;
         }
         Ok(())
+    }
+
+    /// Notes that openraft answers, as long as it does.
+    async fn feel_pulse(self: Arc<Self>) {
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stopping.cancelled() => return,
+                () = sleep(self.options.timing.heartbeat) => {}
+            }
+            let answered = self.raft.with_raft_state(|_| ());
+            if matches!(
+                timeout(self.options.timing.election_max, answered).await,
+                Ok(Ok(()))
+            ) {
+                *self.pulse.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+            }
+        }
+    }
+
+    /// Whether openraft answered lately.
+    fn is_awake(&self) -> bool {
+        let pulse = *self.pulse.lock().unwrap_or_else(PoisonError::into_inner);
+        pulse.elapsed() <= self.options.timing.election_max
     }
 
     /// This member as it belongs into the membership.
@@ -310,6 +339,7 @@ impl Core {
     pub(crate) fn leads_by(&self, metrics: &Metrics) -> bool {
         metrics.running_state.is_ok()
             && metrics.state == ServerState::Leader
+            && self.is_awake()
             && (metrics
                 .membership_config
                 .voter_ids()
@@ -332,6 +362,9 @@ impl Core {
         let metrics = self.metrics();
         if let Err(fatal) = &metrics.running_state {
             return Some(format!("this member has stopped: {fatal}"));
+        }
+        if !self.is_awake() {
+            return Some("this member stands still; its disk may be full or very slow".into());
         }
         let Some(leader) = metrics.current_leader else {
             return Some("no leader is known".into());
@@ -398,77 +431,4 @@ fn config(options: &MemberOptions) -> Result<openraft::Config, MemberFailed> {
     config
         .validate()
         .map_err(|error| MemberFailed::Options(error.to_string()))
-}
-
-impl Core {
-    /// Numbers for `/metrics`.
-    pub(crate) fn measures(&self) -> Vec<Measure> {
-        let metrics = self.metrics();
-        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let next = |index: Option<u64>| index.map_or(0, |index| index + 1);
-        let gauge = |name, help, value| Measure {
-            kind: "gauge",
-            name,
-            help,
-            value,
-        };
-        let counter = |name, help, value| Measure {
-            kind: "counter",
-            name,
-            help,
-            value,
-        };
-        vec![
-            gauge(
-                "felix_meta_raft_term",
-                "Term of the metadata's raft.",
-                metrics.current_term,
-            ),
-            gauge(
-                "felix_meta_raft_is_leader",
-                "1 while this member leads and a majority says so.",
-                self.leads_by(&metrics).into(),
-            ),
-            gauge(
-                "felix_meta_raft_leader_known",
-                "1 while this member knows a leader.",
-                self.leader().is_some().into(),
-            ),
-            gauge(
-                "felix_meta_raft_last_log_index",
-                "Entries of the raft log, applied or not.",
-                next(metrics.last_log_index),
-            ),
-            gauge(
-                "felix_meta_raft_last_applied_index",
-                "Entries of the raft log that were applied.",
-                self.reach().next_index(),
-            ),
-            gauge(
-                "felix_meta_raft_snapshot_index",
-                "Entries that the raft log may let go of.",
-                next(metrics.snapshot.map(|snapshot| snapshot.index)),
-            ),
-            gauge(
-                "felix_meta_raft_voters",
-                "Voters.",
-                self.voters().len() as u64,
-            ),
-            counter(
-                "felix_meta_raft_forwarded_proposals_total",
-                "Appends sent to the leader.",
-                count(&self.counts.forwarded),
-            ),
-            counter(
-                "felix_meta_raft_write_timeouts_total",
-                "Appends whose outcome was not known in time, or that found no leader.",
-                count(&self.counts.timed_out),
-            ),
-            counter(
-                "felix_meta_raft_peer_rejected_total",
-                "Calls of other members that were refused.",
-                count(&self.counts.rejected),
-            ),
-        ]
-    }
 }

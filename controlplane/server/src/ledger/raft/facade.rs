@@ -1,6 +1,7 @@
 //! The blocking ledger over a member.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,9 @@ use felix_meta::Revision;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 
+use super::adopt::{self, AdoptFailed};
 use super::core::{Core, MemberFailed, MemberOptions};
+use super::peers::{HttpTransport, PeerListener, PeerSecurity, ServeFailed, TlsRefused};
 use super::transport::Transport;
 use crate::ledger::{AppendRefused, ConfirmFailed, Ledger, Measure, ReadFailed, Standing};
 
@@ -23,6 +26,32 @@ const CATCH_UP_MAX: Duration = Duration::from_secs(30);
 
 /// How long calls under way may take to end.
 const END_MAX: Duration = Duration::from_secs(5);
+
+/// Why a raft ledger was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum RaftRefused {
+    /// The member did not start.
+    #[error(transparent)]
+    Member(#[from] MemberFailed),
+    /// The others cannot be served.
+    #[error(transparent)]
+    Serve(#[from] ServeFailed),
+    /// The others cannot be called.
+    #[error(transparent)]
+    Tls(#[from] TlsRefused),
+    /// The ledger that was there before was not taken over.
+    #[error(transparent)]
+    Adopt(#[from] AdoptFailed),
+}
+
+/// How a member meets the others.
+#[derive(Clone, Debug)]
+pub struct PeerOptions {
+    /// Where the peer listener listens.
+    pub bind: SocketAddr,
+    /// How members know each other.
+    pub security: PeerSecurity,
+}
 
 /// A ledger kept by this member and the others.
 #[derive(Debug)]
@@ -37,33 +66,56 @@ pub struct RaftLedger {
 }
 
 impl RaftLedger {
-    /// Opens the raft ledger of a data directory, creating it when missing. Blocking; must not be called on a runtime.
+    /// Opens the raft ledger of a data directory, creating it when missing, and taking over what a disk ledger left there.
+    /// Without `peers` it meets nobody. Blocking.
     ///
     /// # Errors
-    /// [`MemberFailed`].
+    /// [`RaftRefused`]; nothing runs on then.
     pub fn open(
         disk: Arc<dyn Disk>,
         data_dir: DataDir,
         options: MemberOptions,
-        transport: Option<Arc<dyn Transport>>,
-    ) -> Result<Self, MemberFailed> {
+        peers: Option<PeerOptions>,
+    ) -> Result<Self, RaftRefused> {
         let root = data_dir.root().to_path_buf();
-        Self::open_in(disk, &root, Some(data_dir), options, transport)
+        let adopts = adopt::is_there(&*disk, &root);
+        if adopts && !options.peers.is_empty() {
+            return Err(AdoptFailed::Several.into());
+        }
+        let runtime = runtime()?;
+        let member = options.member;
+        let met = peers.map(|peers| {
+            let listener = PeerListener::bind(peers.bind, member, peers.security.clone());
+            let listener = wait(runtime.handle(), listener)?;
+            let transport = HttpTransport::new(member, peers.security)?;
+            Ok::<_, RaftRefused>((listener, Arc::new(transport) as Arc<dyn Transport>))
+        });
+        let (listener, transport) = match met.transpose() {
+            Ok(met) => met.unzip(),
+            Err(refused) => {
+                runtime.shutdown_background();
+                return Err(refused);
+            }
+        };
+        let ledger = Self::start(runtime, disk, &root, Some(data_dir), options, transport)?;
+        if let Some(listener) = listener {
+            let core = Arc::clone(&ledger.core);
+            ledger.wait(async move { listener.serve(&core) });
+        }
+        if adopts {
+            adopt::adopt(&ledger.disk, &root, &ledger)?;
+        }
+        Ok(ledger)
     }
 
-    pub(crate) fn open_in(
+    fn start(
+        runtime: Runtime,
         disk: Arc<dyn Disk>,
         root: &Path,
         data_dir: Option<DataDir>,
         options: MemberOptions,
         transport: Option<Arc<dyn Transport>>,
     ) -> Result<Self, MemberFailed> {
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(THREADS)
-            .thread_name("felix-raft")
-            .enable_all()
-            .build()
-            .map_err(|error| MemberFailed::Options(format!("no runtime: {error}")))?;
         let started = Core::start(Arc::clone(&disk), root, options, transport);
         let core = match wait(runtime.handle(), started) {
             Ok(core) => core,
@@ -81,6 +133,18 @@ impl RaftLedger {
         };
         ledger.catch_up_alone();
         Ok(ledger)
+    }
+
+    /// Over any disk and any way to the others, for tests.
+    #[cfg(test)]
+    pub(crate) fn open_in(
+        disk: Arc<dyn Disk>,
+        root: &Path,
+        data_dir: Option<DataDir>,
+        options: MemberOptions,
+        transport: Option<Arc<dyn Transport>>,
+    ) -> Result<Self, MemberFailed> {
+        Self::start(runtime()?, disk, root, data_dir, options, transport)
     }
 
     /// A voter that is alone knows everything there is; it applies it before anybody reads.
@@ -101,14 +165,6 @@ impl RaftLedger {
     #[must_use]
     pub fn core(&self) -> &Arc<Core> {
         &self.core
-    }
-
-    /// The runtime that the member lives on.
-    #[must_use]
-    pub fn handle(&self) -> Option<Handle> {
-        self.runtime
-            .as_ref()
-            .map(|runtime| runtime.handle().clone())
     }
 
     fn wait<F: Future + Send>(&self, future: F) -> F::Output
@@ -133,6 +189,15 @@ impl RaftLedger {
         });
         runtime.shutdown_background();
     }
+}
+
+fn runtime() -> Result<Runtime, MemberFailed> {
+    Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .thread_name("felix-raft")
+        .enable_all()
+        .build()
+        .map_err(|error| MemberFailed::Options(format!("no runtime: {error}")))
 }
 
 /// Waits on this thread for what runs on that runtime.
@@ -190,7 +255,9 @@ impl Ledger for RaftLedger {
     }
 
     fn keep_snapshot(&self, at: Revision, state: &[u8]) -> Result<(), ReadFailed> {
-        if self.snapshot()?.is_some_and(|(kept, _)| kept > at) {
+        let kept = self.snapshot().ok().flatten();
+        // One that cannot be read, or is from beyond the end, is of no use to anybody.
+        if kept.is_some_and(|(kept, _)| kept > at && kept <= self.revision()) {
             return Ok(());
         }
         let mut bytes = format!("{at}\n").into_bytes();

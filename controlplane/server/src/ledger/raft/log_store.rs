@@ -10,20 +10,18 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use felix_journal::{
-    AppendFailed, Log, LogOptions, LogReader, OpenRefused, ReadRefused, RetentionPolicy,
-    SyncFailed, TruncateRefused, durable,
-};
-use felix_model::batch::BuildRefused;
+use felix_journal::{Log, LogOptions, LogReader, RetentionPolicy, durable};
 use felix_model::{
     BatchBuilder, BatchOptions, BatchRefused, Generation, Offset, Records, TimeMs, patch,
 };
 use openraft::storage::{LogFlushed, LogState, RaftLogStorage};
-use openraft::{AnyError, ErrorSubject, ErrorVerb, OptionalSend, RaftLogReader, StorageIOError};
+use openraft::{ErrorSubject, ErrorVerb, OptionalSend, RaftLogReader};
 use serde::{Deserialize, Serialize};
 
 use super::codec::{self, Malformed};
+use super::log_failed::LogFailed;
 use super::place::{Place, PlaceRefused};
+use super::room::when_there_is_room;
 use super::types::{Entry, LogId, StorageError, StorageId, Types, Vote};
 
 const VOTE: &str = "vote.json";
@@ -32,77 +30,6 @@ const LOG: &str = "log.json";
 /// Bytes of entries read at once for a member that is behind. One call between members carries at most this much, or
 /// one entry.
 const READ_BYTES: usize = 1024 * 1024;
-
-/// Why the log failed.
-#[derive(Debug, thiserror::Error)]
-pub enum LogFailed {
-    /// It could not be opened.
-    #[error("the raft log cannot be opened: {0}")]
-    Open(#[from] OpenRefused),
-    /// It could not be read.
-    #[error("the raft log cannot be read: {0}")]
-    Read(#[from] ReadRefused),
-    /// It could not be written.
-    #[error("the raft log cannot be written: {0}")]
-    Append(#[from] AppendFailed),
-    /// It could not be made durable.
-    #[error("the raft log cannot be synced: {0}")]
-    Sync(#[from] SyncFailed),
-    /// It could not be cut.
-    #[error("the raft log cannot be cut: {0}")]
-    Truncate(#[from] TruncateRefused),
-    /// A file beside it failed.
-    #[error(transparent)]
-    Place(#[from] PlaceRefused),
-    /// The disk failed.
-    #[error(transparent)]
-    Disk(#[from] felix_journal::DiskError),
-    /// An entry is too large.
-    #[error("entry {index} does not fit: {why}")]
-    Unfit {
-        /// Its index.
-        index: u64,
-        /// Why.
-        why: BuildRefused,
-    },
-    /// A batch or an entry is not what was written.
-    #[error("entry {index}: {why}")]
-    Entry {
-        /// Its index.
-        index: u64,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// An entry does not follow the one before.
-    #[error("entry {found} does not follow the log, which ends before {expected}")]
-    Gap {
-        /// The next index.
-        expected: u64,
-        /// The entry's.
-        found: u64,
-    },
-    /// The medium lost what it had promised to keep.
-    #[error(
-        "the disk lost {bytes} bytes of the raft log that were durable: this member has forgotten what it promised. \
-         Remove its raft directory; it is counted in again as an empty one"
-    )]
-    Lost {
-        /// How many bytes.
-        bytes: u64,
-    },
-}
-
-impl LogFailed {
-    fn entry(index: u64, why: impl ToString) -> Self {
-        let why = why.to_string();
-        Self::Entry { index, why }
-    }
-
-    fn into_storage(self, subject: ErrorSubject<u64>, verb: ErrorVerb) -> StorageError {
-        tracing::error!(error = %self, "the raft log failed");
-        StorageIOError::new(subject, verb, AnyError::new(&self)).into()
-    }
-}
 
 /// `vote.json`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -175,6 +102,7 @@ impl LogStore {
         place: Place,
         options: LogOptions,
         storage: StorageId,
+        member: u64,
     ) -> Result<Self, LogFailed> {
         let partial = |file| PlaceRefused::Partial {
             dir: place.root.clone(),
@@ -206,7 +134,7 @@ impl LogStore {
             reader: log.reader(),
             log,
             last: file.purged,
-            vote: vote.vote,
+            vote: vote.vote.map(|vote| without_leadership(vote, member)),
             place,
             options,
             file,
@@ -295,18 +223,19 @@ impl Held {
         Ok(entries)
     }
 
-    fn append(&mut self, entries: Vec<Entry>) -> Result<(), LogFailed> {
+    /// Appends entries and makes them durable. Those that are there already, of an attempt that found the disk full, are
+    /// passed over.
+    fn append(&mut self, from: u64, entries: &[Entry]) -> Result<(), LogFailed> {
         let mut batches = Vec::with_capacity(entries.len());
-        let mut expected = self.next();
-        let mut last = None;
-        for entry in &entries {
+        let next = self.next();
+        let done = usize::try_from(next.saturating_sub(from)).unwrap_or(usize::MAX);
+        let last = entries.last().map(|entry| entry.log_id);
+        for (expected, entry) in (next..).zip(entries.iter().skip(done)) {
             let found = entry.log_id.index;
             if found != expected {
                 return Err(LogFailed::Gap { expected, found });
             }
             batches.push(batch_of(entry, Offset(found - self.file.base))?);
-            expected += 1;
-            last = Some(entry.log_id);
         }
         self.log.append(&batches)?;
         self.log.sync()?;
@@ -393,6 +322,16 @@ impl Held {
         self.place.write(VOTE, &file)?;
         self.vote = Some(vote);
         Ok(())
+    }
+}
+
+/// The vote with which a member starts. One that led when it stopped does not lead when it starts: openraft would let it,
+/// and it would confirm reads from what it had applied, although it has acknowledged more before it stopped. As a candidate
+/// that has voted for itself it needs a new term, and learns from the first entry of that what was committed.
+fn without_leadership(vote: Vote, member: u64) -> Vote {
+    match vote.is_committed() && vote.leader_id().node_id == member {
+        true => Vote::new(vote.leader_id().term, member),
+        false => vote,
     }
 }
 
@@ -493,8 +432,8 @@ impl RaftLogStorage<Types> for LogStore {
     }
 
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), StorageError> {
-        self.held()
-            .save_vote(*vote)
+        when_there_is_room(|| self.held().save_vote(*vote))
+            .await
             .map_err(|failed| failed.into_storage(ErrorSubject::Vote, ErrorVerb::Write))
     }
 
@@ -511,7 +450,10 @@ impl RaftLogStorage<Types> for LogStore {
         I: IntoIterator<Item = Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let appended = self.held().append(entries.into_iter().collect());
+        let entries: Vec<Entry> = entries.into_iter().collect();
+        // A gap is found against the log as it is before the first attempt, not after one that was half done.
+        let from = self.held().next();
+        let appended = when_there_is_room(|| self.held().append(from, &entries)).await;
         match appended {
             Ok(()) => {
                 callback.log_io_completed(Ok(()));
@@ -522,14 +464,14 @@ impl RaftLogStorage<Types> for LogStore {
     }
 
     async fn truncate(&mut self, log_id: LogId) -> Result<(), StorageError> {
-        self.held()
-            .truncate(log_id.index)
+        when_there_is_room(|| self.held().truncate(log_id.index))
+            .await
             .map_err(|failed| failed.into_storage(ErrorSubject::Logs, ErrorVerb::Delete))
     }
 
     async fn purge(&mut self, log_id: LogId) -> Result<(), StorageError> {
-        self.held()
-            .purge(log_id)
+        when_there_is_room(|| self.held().purge(log_id))
+            .await
             .map_err(|failed| failed.into_storage(ErrorSubject::Logs, ErrorVerb::Delete))
     }
 }

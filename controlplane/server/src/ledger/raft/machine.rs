@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::place::{Place, PlaceRefused};
 use super::records::{Held, RecordLog, RecordsFailed};
+use super::room::when_there_is_room;
 use super::snapshot::{self, StageFailed, Staged};
 use super::types::{Answer, Entry, LogId, Member, StorageError, StoredMembership, Types};
 
@@ -98,26 +99,25 @@ impl Machine {
         description
     }
 
-    fn apply_all(&self, entries: Vec<Entry>) -> Result<Vec<Answer>, RecordsFailed> {
-        let mut answers = Vec::with_capacity(entries.len());
+    /// Applies one entry; nothing of it was done when it fails for want of room.
+    fn apply_one(&self, entry: &Entry) -> Result<Answer, RecordsFailed> {
         let mut held = self.records.held();
-        for entry in entries {
-            let answer = match &entry.payload {
-                EntryPayload::Blank => Answer::Nothing,
-                EntryPayload::Normal(proposal) => held.apply(entry.log_id, proposal)?,
-                EntryPayload::Membership(membership) => {
-                    held.membership = StoredMembership::new(Some(entry.log_id), membership.clone());
-                    held.applied = Some(entry.log_id);
-                    held.write_down()?;
-                    Answer::Nothing
+        let answer = match &entry.payload {
+            EntryPayload::Blank => Answer::Nothing,
+            EntryPayload::Normal(proposal) => held.apply(entry.log_id, proposal)?,
+            EntryPayload::Membership(membership) => {
+                let before = (held.membership.clone(), held.applied);
+                held.membership = StoredMembership::new(Some(entry.log_id), membership.clone());
+                held.applied = Some(entry.log_id);
+                if let Err(failed) = held.write_down() {
+                    (held.membership, held.applied) = before;
+                    return Err(failed);
                 }
-            };
-            held.applied = Some(entry.log_id);
-            answers.push(answer);
-        }
-        drop(held);
-        self.records.tell();
-        Ok(answers)
+                Answer::Nothing
+            }
+        };
+        held.applied = Some(entry.log_id);
+        Ok(answer)
     }
 }
 
@@ -184,8 +184,15 @@ impl RaftStateMachine<Types> for Machine {
         I: IntoIterator<Item = Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        self.apply_all(entries.into_iter().collect())
-            .map_err(|why| failed(ErrorSubject::StateMachine, ErrorVerb::Write, &why))
+        let mut answers = Vec::new();
+        for entry in entries {
+            let applied = when_there_is_room(|| self.apply_one(&entry)).await;
+            let answer = applied
+                .map_err(|why| failed(ErrorSubject::StateMachine, ErrorVerb::Write, &why))?;
+            answers.push(answer);
+        }
+        self.records.tell();
+        Ok(answers)
     }
 
     async fn get_snapshot_builder(&mut self) -> Self {
@@ -201,16 +208,22 @@ impl RaftStateMachine<Types> for Machine {
         meta: &Meta,
         snapshot: Box<Cursor<Vec<u8>>>,
     ) -> Result<(), StorageError> {
-        let installed = description_of(&snapshot).and_then(|description| {
-            let mut held = self.records.held();
-            let installing = Installing {
-                meta: meta.clone(),
-                description: description.clone(),
-            };
-            held.place.write(INSTALLING, &installing)?;
-            install(&mut held, meta, &description)?;
-            Ok(description)
-        });
+        let installed = match description_of(&snapshot) {
+            Err(why) => Err(why),
+            Ok(description) => {
+                when_there_is_room(|| {
+                    let mut held = self.records.held();
+                    let installing = Installing {
+                        meta: meta.clone(),
+                        description: description.clone(),
+                    };
+                    held.place.write(INSTALLING, &installing)?;
+                    install(&mut held, meta, &description)?;
+                    Ok(description.clone())
+                })
+                .await
+            }
+        };
         self.records.tell();
         match installed {
             Ok(Description { revision, .. }) => {
@@ -231,10 +244,8 @@ impl RaftStateMachine<Types> for Machine {
 
 impl RaftSnapshotBuilder<Types> for Machine {
     async fn build_snapshot(&mut self) -> Result<Snapshot<Types>, StorageError> {
-        let applied = self
-            .records
-            .held()
-            .write_down()
+        let applied = when_there_is_room(|| self.records.held().write_down())
+            .await
             .map_err(|why| failed(ErrorSubject::Snapshot(None), ErrorVerb::Write, &why))?;
         let at = applied.log_id.unwrap_or_default();
         let meta = Meta {

@@ -131,14 +131,12 @@ impl Core {
     }
 
     pub(crate) async fn hello(&self, peer: &Peer) -> Result<Here, PeerFailed> {
-        match self
-            .caller
-            .ask(peer, None, Ask::Hello, &[], HELLO_MAX)
-            .await?
-        {
-            Said::Here(here) => Ok(here),
-            said => Err(super::network::nonsense(peer.member, &said)),
+        let asked = self.caller.ask(peer, None, Ask::Hello, &[], HELLO_MAX);
+        let said = asked.await?;
+        if let Said::Here(here) = said {
+            return Ok(here);
         }
+        Err(super::network::nonsense(peer.member, &said))
     }
 
     /// One look of a leader: the first thing that is to be done is done.

@@ -164,6 +164,10 @@ pub enum Refused {
 }
 
 impl Refused {
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "errors are handed over as they come"
+    )]
     pub(crate) fn not(code: &str, detail: impl ToString) -> Self {
         Self::Not {
             code: code.to_owned(),
@@ -171,6 +175,10 @@ impl Refused {
         }
     }
 
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "errors are handed over as they come"
+    )]
     pub(crate) fn unknown(detail: impl ToString) -> Self {
         Self::Unknown {
             detail: detail.to_string(),

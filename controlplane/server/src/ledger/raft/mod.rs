@@ -7,9 +7,11 @@
 //! Begin with `core.rs`, then `propose.rs` for the life of an append, `members.rs` for who belongs to it, and
 //! `place.rs` for what lies on the disk.
 
+mod adopt;
 mod codec;
 mod core;
 mod facade;
+mod log_failed;
 mod log_store;
 mod machine;
 mod members;
@@ -19,17 +21,20 @@ pub mod peers;
 mod place;
 mod propose;
 mod records;
+mod room;
 mod serve;
 mod snapshot;
+mod stats;
 #[cfg(test)]
 mod tests;
 mod transport;
 mod types;
 
 pub use self::core::{Core, Layout, MemberFailed, MemberOptions, Timing};
+pub use adopt::AdoptFailed;
 pub use codec::Malformed;
-pub use facade::RaftLedger;
-pub use log_store::LogFailed;
+pub use facade::{PeerOptions, RaftLedger, RaftRefused};
+pub use log_failed::LogFailed;
 pub use machine::InstallFailed;
 pub use members::Listed;
 pub use message::{Change, Refused};

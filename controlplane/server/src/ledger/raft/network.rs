@@ -18,6 +18,7 @@ use openraft::raft::{
 };
 use openraft::{AnyError, OptionalSend, Snapshot};
 use sha2::{Digest, Sha256};
+use tokio::task::JoinHandle;
 
 use super::codec;
 use super::machine::description_of;
@@ -25,7 +26,7 @@ use super::message::{self, Ask, Call, Refused, Said};
 use super::records::RecordLog;
 use super::snapshot::{CHUNK_BYTES, hex};
 use super::transport::{CallFailed, Peer, Transport};
-use super::types::{Member, StorageId, Types, Vote};
+use super::types::{LogId, Member, StorageId, Types, Vote};
 
 type Rpc<E = RaftError<u64>> = RPCError<u64, Member, E>;
 
@@ -93,15 +94,13 @@ impl Caller {
             detail: error.to_string(),
         };
         let (said, _): (Said, Bytes) = message::decode(answer).map_err(nonsense)?;
-        match said {
-            Said::Refused(refused) => {
-                if let Refused::Storage { here } = &refused {
-                    self.strangers().insert(peer.member, *here);
-                }
-                Err(refused.into())
-            }
-            said => Ok(said),
+        let Said::Refused(refused) = said else {
+            return Ok(said);
+        };
+        if let Refused::Storage { here } = &refused {
+            self.strangers().insert(peer.member, *here);
         }
+        Err(refused.into())
     }
 
     fn strangers(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, StorageId>> {
@@ -130,6 +129,9 @@ pub(crate) struct Network {
     pub(crate) records: Arc<RecordLog>,
     /// How long to leave a member alone that cannot be reached.
     pub(crate) backoff: Duration,
+    /// How long entries may be on their way. Longer than that and the member would hear no heartbeat before it asks for
+    /// votes.
+    pub(crate) patience: Duration,
 }
 
 impl RaftNetworkFactory<Types> for Network {
@@ -143,6 +145,7 @@ impl RaftNetworkFactory<Types> for Network {
                 address: node.address.clone(),
             },
             storage: node.storage,
+            sending: None,
         }
     }
 }
@@ -153,6 +156,17 @@ pub(crate) struct Connection {
     network: Network,
     peer: Peer,
     storage: StorageId,
+    /// Entries on their way. openraft gives up after one heartbeat and asks for the same again; what takes longer, for
+    /// its size or for a slow disk over there, would otherwise begin anew each time and never arrive.
+    sending: Option<Sending>,
+}
+
+#[derive(Debug)]
+struct Sending {
+    vote: Vote,
+    prev: Option<LogId>,
+    last: LogId,
+    answer: JoinHandle<Result<Said, PeerFailed>>,
 }
 
 impl Connection {
@@ -162,6 +176,40 @@ impl Connection {
             .caller
             .ask(&self.peer, storage, ask, body, deadline)
             .await
+    }
+
+    /// Sends entries, or waits for the answer to the same ones if they are on their way already.
+    async fn send(
+        &mut self,
+        vote: Vote,
+        prev: Option<LogId>,
+        last: LogId,
+        ask: Ask,
+        body: Bytes,
+    ) -> Result<Said, PeerFailed> {
+        let same = |sending: &Sending| {
+            sending.vote == vote && sending.prev == prev && sending.last == last
+        };
+        if !self.sending.as_ref().is_some_and(same) {
+            let (caller, peer) = (self.network.caller.clone(), self.peer.clone());
+            let (storage, patience) = (Some(self.storage), self.network.patience);
+            let answer =
+                tokio::spawn(async move { caller.ask(&peer, storage, ask, &body, patience).await });
+            self.sending = Some(Sending {
+                vote,
+                prev,
+                last,
+                answer,
+            });
+        }
+        let member = self.peer.member;
+        let gone = |detail: String| PeerFailed::Nonsense { member, detail };
+        let Some(sending) = &mut self.sending else {
+            return Err(gone("nothing is on its way".into()));
+        };
+        let said = (&mut sending.answer).await;
+        self.sending = None;
+        said.unwrap_or_else(|error| Err(gone(error.to_string())))
     }
 
     /// Sends the records that the member lacks, and waits until they are installed.
@@ -181,9 +229,9 @@ impl Connection {
             vote,
             id: id.clone(),
         };
-        let mut after = match self.ask(begin, &[], deadline).await? {
-            Said::Have(revision) => revision,
-            said => return Ok(said),
+        let begun = self.ask(begin, &[], deadline).await?;
+        let Said::Have(mut after) = begun else {
+            return Ok(begun);
         };
         let mut sum = Sha256::new();
         while after < description.revision {
@@ -202,10 +250,14 @@ impl Connection {
                 after,
                 sum: batch::checksum(&body),
             };
-            after = match self.ask(chunk, &body, deadline).await? {
-                Said::Have(revision) if revision > after => revision,
-                said => return Err(nonsense(self.peer.member, &said)),
+            let taken = self.ask(chunk, &body, deadline).await?;
+            let Said::Have(revision) = taken else {
+                return Err(nonsense(self.peer.member, &taken));
             };
+            if revision <= after {
+                return Err(nonsense(self.peer.member, &taken));
+            }
+            after = revision;
         }
         let end = Ask::SnapshotEnd {
             vote,
@@ -239,7 +291,14 @@ impl RaftNetwork<Types> for Connection {
                 .map_err(|error| RPCError::Unreachable(Unreachable::new(&error)))?;
             codec::put_list(&mut body, &[entry]);
         }
-        match self.ask(ask, &body, option.hard_ttl()).await {
+        let said = match rpc.entries.last().map(|entry| entry.log_id) {
+            None => self.ask(ask, &body, option.hard_ttl()).await,
+            Some(last) => {
+                self.send(rpc.vote, rpc.prev_log_id, last, ask, body.freeze())
+                    .await
+            }
+        };
+        match said {
             Ok(Said::Appended) => Ok(AppendEntriesResponse::Success),
             Ok(Said::PartlyAppended(upto)) => Ok(AppendEntriesResponse::PartialSuccess(upto)),
             Ok(Said::Conflict) => Ok(AppendEntriesResponse::Conflict),

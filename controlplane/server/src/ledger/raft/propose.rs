@@ -8,10 +8,11 @@ use openraft::error::{CheckIsLeaderError, ClientWriteError, RaftError};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::codec;
-use super::core::{Core, Counts};
+use super::core::Core;
 use super::message::{Ask, Refused, Said};
 use super::network::{PeerFailed, nonsense};
 use super::records::{Reach, check_fit};
+use super::stats::Counts;
 use super::transport::CallFailed;
 use super::types::{Answer, LogId, Proposal, ProposalId};
 use crate::ledger::{AppendRefused, ConfirmFailed};

@@ -222,10 +222,17 @@ impl RecordLog {
         if after >= upto {
             return Ok(Vec::new());
         }
-        Ok(self
+        let page = self
             .reader
-            .read(Offset(after), bytes_max.max(1), Offset(upto))?
-            .batches)
+            .read(Offset(after), bytes_max.max(1), Offset(upto))?;
+        match page.batches.is_empty() {
+            false => Ok(page.batches),
+            // A log whose disk has failed shows only what is durable. It is better said than taken for the end.
+            true => Err(RecordsFailed::Missing {
+                expected: upto,
+                found: after,
+            }),
+        }
     }
 }
 
@@ -295,6 +302,10 @@ pub(crate) struct Stamp {
     pub(crate) proposal: ProposalId,
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "errors are handed over as they come"
+)]
 fn foreign(revision: u64, why: impl ToString) -> RecordsFailed {
     let why = why.to_string();
     RecordsFailed::Foreign { revision, why }

@@ -8,10 +8,11 @@ use openraft::error::RaftError;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest};
 
 use super::codec;
-use super::core::{Core, Counts};
+use super::core::Core;
 use super::machine::{self, Meta};
 use super::message::{self, Ask, Call, Here, Refused, Said};
 use super::snapshot::Incoming;
+use super::stats::Counts;
 use super::types::{Entry, LogId, Types, Vote};
 
 /// Entries in one call. openraft sends fewer.
@@ -123,8 +124,8 @@ impl Core {
             ));
         }
         let mut entries: Vec<Entry> = Vec::with_capacity(listed.len());
-        let mut next = prev.map_or(0, |prev| prev.index + 1);
-        for entry in listed {
+        let first = prev.map_or(0, |prev| prev.index + 1);
+        for (next, entry) in (first..).zip(listed) {
             let entry = codec::decode_entry(entry).map_err(malformed)?;
             if entry.log_id.index != next {
                 return Err(Refused::not(
@@ -132,7 +133,6 @@ impl Core {
                     "entries that do not follow each other",
                 ));
             }
-            next += 1;
             entries.push(entry);
         }
         let request = AppendEntriesRequest::<Types> {

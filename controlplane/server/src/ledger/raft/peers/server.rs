@@ -19,7 +19,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::super::core::{Core, Counts};
+use super::super::core::Core;
+use super::super::stats::Counts;
 use super::tls::names;
 use super::{
     HANDSHAKE_TIME, MEMBER, MESSAGE_BYTES_MAX, MESSAGE_TIME, MESSAGES_MAX, PATH, PeerSecurity,

@@ -58,6 +58,10 @@ pub enum TlsRefused {
     },
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "errors are handed over as they come"
+)]
 fn unusable(named: &Named, detail: impl ToString) -> TlsRefused {
     TlsRefused::File {
         what: named.0,
@@ -77,6 +81,10 @@ fn certificates(named: &Named) -> Result<Vec<CertificateDer<'static>>, TlsRefuse
     }
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "errors are handed over as they come"
+)]
 fn together(error: impl ToString) -> TlsRefused {
     TlsRefused::Together(error.to_string())
 }
