@@ -130,7 +130,9 @@ class Client:
         consumer = self.consumer(group)
         assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30) == (0, len(rows.VALUES))
         consumer.close()
-        latest = AdminClient(self.base).list_offsets({TopicPartition(topic, 0): OffsetSpec.latest()})
+        # The client must outlive what it was asked.
+        admin = AdminClient(self.base)
+        latest = admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.latest()})
         assert [one.result(30).offset for one in latest.values()] == [len(rows.VALUES)]
 
     def commits_and_resumes(self):
@@ -254,7 +256,8 @@ class Client:
     def deletes_records(self):
         topic = self.node.create_stream()
         self.produce(topic)
-        deleted = AdminClient(self.base).delete_records([TopicPartition(topic, 0, 20)])
+        admin = AdminClient(self.base)
+        deleted = admin.delete_records([TopicPartition(topic, 0, 20)])
         assert [one.result(30).low_watermark for one in deleted.values()] == [20]
         assert self.read(topic, 1, offset=20)[0].offset() == 20
 
