@@ -96,6 +96,7 @@ async fn everything_a_principal_has_open_ends_and_others_go_on() {
     let home = home();
     let node = home.start().await.unwrap();
     home.ok(&["cache", "create", "rooms"]).await.unwrap();
+    home.ok(&["stream", "create", "work"]).await.unwrap();
     let token = revocation::alice(&home, &node).await.unwrap();
     let alice = Wire::connect(node.ready())
         .await
@@ -128,12 +129,12 @@ async fn everything_a_principal_has_open_ends_and_others_go_on() {
         panic!("not joined")
     };
     let mut polls = alice.authenticated().await.unwrap();
-    polls.call("orders", poll(0)).await.unwrap();
+    polls.call("work", poll(0)).await.unwrap();
     let other = Wire::connect(node.ready()).await.unwrap();
     let mut other = other.authenticated().await.unwrap();
     still_serves(&mut other).await;
 
-    let polling = polls.call("orders", poll(30_000));
+    let polling = polls.call("work", poll(30_000));
     let (polled, revoked) =
         tokio::join!(polling, revocation::revoke(&node, Kind::Principal, &token));
     revoked.unwrap();
