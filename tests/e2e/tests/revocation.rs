@@ -13,7 +13,7 @@ use felix_e2e::said::{failure, still_serves};
 use felix_e2e::{Home, Node};
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::Answer;
-use felix_wire::extension::requests::{GroupPoll, List, MemberHeartbeat, MemberJoin};
+use felix_wire::extension::requests::{GroupPoll, List, MemberHeartbeat, MemberJoin, Reply};
 use felix_wire::message::{CacheWatch, Message, Subscribe};
 
 fn home() -> Home {
@@ -138,10 +138,12 @@ async fn everything_a_principal_has_open_ends_and_others_go_on() {
     let (polled, revoked) =
         tokio::join!(polling, revocation::revoke(&node, Kind::Principal, &token));
     revoked.unwrap();
-    let Answer::Refused(refused) = polled.unwrap() else {
-        panic!("the poll was answered")
+    // It is taken back, and gives nothing.
+    let Answer::Reply(Reply::GroupPoll(polled)) = polled.unwrap() else {
+        panic!("the poll was not taken back")
     };
-    is_revoked(&refused.failure, "principal");
+    assert_eq!(polled.records.iter().count(), 0);
+    ends_revoked(&mut polls.incoming, "principal").await;
     for listener in [
         &mut events,
         &mut watched,
