@@ -13,7 +13,7 @@ use felix_e2e::said::{failure, still_serves};
 use felix_e2e::{Home, Node};
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::Answer;
-use felix_wire::extension::requests::{GroupPoll, List, MemberHeartbeat, MemberJoin};
+use felix_wire::extension::requests::{GroupPoll, List, MemberHeartbeat, MemberJoin, Reply};
 use felix_wire::message::{CacheWatch, Message, Subscribe};
 
 fn home() -> Home {
@@ -96,6 +96,7 @@ async fn everything_a_principal_has_open_ends_and_others_go_on() {
     let home = home();
     let node = home.start().await.unwrap();
     home.ok(&["cache", "create", "rooms"]).await.unwrap();
+    home.ok(&["stream", "create", "work"]).await.unwrap();
     let token = revocation::alice(&home, &node).await.unwrap();
     let alice = Wire::connect(node.ready())
         .await
@@ -128,19 +129,21 @@ async fn everything_a_principal_has_open_ends_and_others_go_on() {
         panic!("not joined")
     };
     let mut polls = alice.authenticated().await.unwrap();
-    polls.call("orders", poll(0)).await.unwrap();
+    polls.call("work", poll(0)).await.unwrap();
     let other = Wire::connect(node.ready()).await.unwrap();
     let mut other = other.authenticated().await.unwrap();
     still_serves(&mut other).await;
 
-    let polling = polls.call("orders", poll(30_000));
+    let polling = polls.call("work", poll(30_000));
     let (polled, revoked) =
         tokio::join!(polling, revocation::revoke(&node, Kind::Principal, &token));
     revoked.unwrap();
-    let Answer::Refused(refused) = polled.unwrap() else {
-        panic!("the poll was answered")
+    // It is taken back, and gives nothing.
+    let Answer::Reply(Reply::GroupPoll(polled)) = polled.unwrap() else {
+        panic!("the poll was not taken back")
     };
-    is_revoked(&refused.failure, "principal");
+    assert_eq!(polled.records.iter().count(), 0);
+    ends_revoked(&mut polls.incoming, "principal").await;
     for listener in [
         &mut events,
         &mut watched,

@@ -287,7 +287,11 @@ impl Egress {
                         return self.end(Ending::Failed(failure)).await;
                     }
                 },
-                Said::Ended(why) => return self.ended(why).await,
+                // What was revoked with a deletion is told as revoked.
+                Said::Ended(why) => match self.rests.look() {
+                    Err(barred) => return self.barred(barred).await,
+                    Ok(()) => return self.ended(why).await,
+                },
                 Said::Subscribed { .. } | Said::Refused(_) => return,
             }
         }
