@@ -241,9 +241,11 @@ pub async fn run(home: impl Fn() -> Result<Home, String>) -> Result<Vec<Delay>, 
         let answered = Instant::now();
         let joined = ended.await;
         let (last, at) = joined.map_err(|error| NotRevoked::Otherwise(error.to_string()))?;
-        match last? {
-            Message::Error(failure) if failure.code() == Some(Code::Revoked) => {}
-            other => return Err(NotRevoked::Otherwise(format!("{kind:?}: {other:?}"))),
+        let last = last?;
+        let revoked =
+            matches!(&last, Message::Error(failure) if failure.code() == Some(Code::Revoked));
+        if !revoked {
+            return Err(NotRevoked::Otherwise(format!("{kind:?}: {last:?}")));
         }
         let took = at.saturating_duration_since(answered);
         delays.push(Delay { kind, took });
