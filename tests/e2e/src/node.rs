@@ -274,21 +274,26 @@ impl Home {
     }
 }
 
-/// The first of five ports in a row that are free for TCP and UDP. The first is the system's choice.
+/// Ports in a row that a node with `--port-base` takes.
+const PORTS_OF_A_NODE: u16 = 7;
+
+/// Ports below those that the system gives out by itself, so that nobody takes one while its node is away.
+const FIXED_PORTS: std::ops::Range<u16> = 20_000..32_000;
+
+/// The first of the ports of a node, all free for TCP and UDP. Processes with neighbouring numbers begin to look in
+/// places that do not overlap.
 fn free_ports() -> std::io::Result<u16> {
     use std::net::{Ipv4Addr, TcpListener, UdpSocket};
-    for _ in 0..100 {
-        let first = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let base = first.local_addr()?.port();
-        let rest = (1..5).all(|more| {
-            base.checked_add(more)
-                .is_some_and(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok())
-        });
-        if rest {
-            return Ok(base);
-        }
-    }
-    Err(std::io::Error::other("no five free ports in a row"))
+    let places = u32::from((FIXED_PORTS.end - FIXED_PORTS.start) / PORTS_OF_A_NODE);
+    let is_free = |port| {
+        let address = (Ipv4Addr::LOCALHOST, port);
+        UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok()
+    };
+    (0..places)
+        .filter_map(|tries| u16::try_from((std::process::id() + tries) % places).ok())
+        .map(|place| FIXED_PORTS.start + place * PORTS_OF_A_NODE)
+        .find(|base| (*base..base + PORTS_OF_A_NODE).all(is_free))
+        .ok_or_else(|| std::io::Error::other("no free ports in a row for a node"))
 }
 
 /// A running node. Dropping it kills it.
