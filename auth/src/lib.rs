@@ -7,7 +7,7 @@
 //! What never lives here: files, the clock (time is an argument), sockets outside [`fetch`], and knowledge of which tenants exist. A
 //! token of a tenant without keys is refused in the same words as a token with an unknown key.
 //!
-//! Begin with [`verify`], which turns a token into a [`Principal`]; then read [`Permission`] for the grammar and
+//! Begin with [`verify()`], which turns a token into a [`Principal`]; then read [`Permission`] for the grammar and
 //! [`Permissions`] for how a check is answered without allocating.
 
 mod action;

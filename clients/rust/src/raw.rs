@@ -2,7 +2,7 @@
 //! built on. Needs a broker with the `raw` extension.
 //!
 //! The calls and replies are those of the wire and are given out as they are; their fields are described there.
-//! Whatever a call needs to know of order: calls are sent in the order in which [`Raw::send_append`] returned, and are
+//! Whatever a call needs to know of order: calls are sent in the order in which [`RawStream::send_append`] returned, and are
 //! answered in any order.
 
 use std::time::Duration;

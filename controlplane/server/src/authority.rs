@@ -236,7 +236,7 @@ impl Authority {
 
     /// Carries a command out. When it returns, what changed is durable and visible; `None` when nothing had to change.
     ///
-    /// While a request is answered, the change is written down as its caller's; see [`crate::request`].
+    /// While a request is answered, the change is written down as its caller's; see `request`.
     ///
     /// # Errors
     /// [`WriteFailed`].
