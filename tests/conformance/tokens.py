@@ -82,6 +82,9 @@ def a_watch_outlives_its_tokens(node: Node) -> None:
             while provider.minted < 4:
                 writer.cache_put(TENANT, NAMESPACE, cache, f"k{number}", b"%d" % number)
                 change = watch.recv(timeout=EVENT_SECONDS)
+                # Its word that the watch goes on elsewhere, which it does by itself.
+                while isinstance(change, felix.CacheWatchShardMoved):
+                    change = watch.recv(timeout=EVENT_SECONDS)
                 assert change is not None and change.key == f"k{number}", (change, number)
                 number += 1
 
@@ -95,9 +98,9 @@ def a_publisher_comes_back_with_its_next_token(node: Node) -> None:
         while provider.minted < 4:
             try:
                 offsets.append(client.publish(TENANT, NAMESPACE, stream, b"x"))
-            except felix.AuthError as error:
-                # Nothing was written, and the next one goes out under another token.
-                assert error.code == "unauthenticated", error
+            except (felix.AuthError, felix.ConnectionError):
+                # Refused, or met by the end of its stream: nothing was written, and the next one goes out under
+                # another token.
                 refusals += 1
                 assert refusals <= 2 * provider.minted, "it does not come back"
         assert offsets == list(range(len(offsets))), "a refused publish was written"
@@ -122,7 +125,7 @@ def a_revoked_principals_subscription_raises_what_it_was_ended_with(node: Node) 
                 raise AssertionError(f"not ended, but {event!r}")
     try:
         client_of(node, token=token).close()
-    except felix.AuthError as error:
-        assert error.code == "revoked", error
+    except felix.FelixError as error:
+        assert "revoked" in str(error), error
     else:
         raise AssertionError("a revoked token is welcome")
