@@ -2,6 +2,7 @@
 
 #![expect(
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     clippy::wildcard_enum_match_arm,
     reason = "a test that meets anything else has failed"
 )]
@@ -35,7 +36,7 @@ async fn followed(node: &Node, bound: &str, limit: u64) {
         let dev = tenants.into_iter().find(|one| one["tenant"] == "dev")?;
         (dev["limits"][bound] == limit).then_some(())
     });
-    seen.await.expect("the broker follows");
+    seen.await.unwrap();
 }
 
 fn is_exceeded(failure: &Failure) {

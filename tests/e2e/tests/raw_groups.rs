@@ -1,10 +1,6 @@
 //! Groups of the Kafka protocol through the Rust client, against a real broker.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test may panic"
-)]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::time::Duration;
 

@@ -2,7 +2,6 @@
 
 #![expect(
     clippy::unwrap_used,
-    clippy::wildcard_enum_match_arm,
     reason = "a test that meets anything else has failed"
 )]
 
