@@ -3,8 +3,8 @@
 use std::io::Read as _;
 
 use felix_auth::{
-    Action, Audience, Lacks, NamePattern, Object, Permission, Permissions, Resource,
-    TOKEN_BYTES_MAX, Verdict, explain,
+    Action, Audience, Lacks, Object, Permission, Permissions, Resource, TOKEN_BYTES_MAX, Verdict,
+    explain,
 };
 use serde_json::json;
 
@@ -120,7 +120,7 @@ struct Answer {
 /// revocations and whether the key is still good are theirs alone to judge.
 fn answer(claims: &Claims, ask: &Permission, now: u64) -> Answer {
     let permissions = Permissions::compile_claim(claims.tenant(), claims.permissions());
-    let found = match resource(&ask.object) {
+    let found = match ask.object.as_resource() {
         Some(resource) => exact(&permissions, ask, &resource),
         None => pattern(&permissions, ask),
     };
@@ -221,77 +221,6 @@ fn missing(elsewhere: bool, action: Action) -> String {
     } else {
         format!("no permission of the token is about {action}")
     }
-}
-
-fn exact_name(name: &NamePattern) -> Option<&str> {
-    match name {
-        NamePattern::Exact(exact) => Some(exact),
-        NamePattern::Any | NamePattern::Prefix(_) => None,
-    }
-}
-
-/// The one thing that an object names, if it names one.
-fn resource(object: &Object) -> Option<Resource<'_>> {
-    Some(match object {
-        Object::Cluster => Resource::Cluster,
-        Object::Node(node) => Resource::Node(node),
-        Object::Tenant(tenant) => Resource::Tenant(tenant),
-        Object::Namespace { tenant, namespace } => Resource::Namespace {
-            tenant,
-            namespace: exact_name(namespace)?,
-        },
-        Object::Stream {
-            tenant,
-            namespace,
-            stream,
-        } => Resource::Stream {
-            tenant,
-            namespace: exact_name(namespace)?,
-            stream: exact_name(stream)?,
-        },
-        Object::Cache {
-            tenant,
-            namespace,
-            cache,
-        } => Resource::Cache {
-            tenant,
-            namespace: exact_name(namespace)?,
-            cache: exact_name(cache)?,
-        },
-        Object::CacheKey {
-            tenant,
-            namespace,
-            cache,
-            key: NamePattern::Prefix(prefix),
-        } => Resource::CachePrefix {
-            tenant,
-            namespace,
-            cache,
-            prefix,
-        },
-        Object::CacheKey {
-            tenant,
-            namespace,
-            cache,
-            key,
-        } => Resource::CacheKey {
-            tenant,
-            namespace,
-            cache,
-            key: exact_name(key)?,
-        },
-        Object::Group {
-            tenant,
-            namespace,
-            stream,
-            group,
-        } => Resource::Group {
-            tenant,
-            namespace: exact_name(namespace)?,
-            stream: exact_name(stream)?,
-            group: exact_name(group)?,
-        },
-    })
 }
 
 #[cfg(test)]
