@@ -169,23 +169,23 @@ pub(crate) async fn create(
     sent.ok().map(|response| response.status().as_u16())
 }
 
-/// The names of all streams, by the newest state there is.
+/// The names of all streams, by the newest state there is; asked again while the members have no leader, which an
+/// election takes away from one that answered `ready` just before.
 pub(crate) async fn names(http: &reqwest::Client, api: &str, token: &str) -> Vec<String> {
     let url = format!(
         "http://{api}/v1/tenants/acme/namespaces/ns/streams?limit=10000&consistency=linearizable"
     );
-    let page: Value = http
-        .get(url)
-        .bearer_auth(token)
-        .send()
-        .await
-        .unwrap()
-        .json()
-        .await
-        .unwrap();
-    let items = page["items"].as_array().unwrap_or_else(|| panic!("{page}"));
-    items
-        .iter()
-        .map(|item| item["stream"].as_str().unwrap().to_owned())
-        .collect()
+    loop {
+        let sent = http.get(&url).bearer_auth(token).send().await.unwrap();
+        let (status, page) = (sent.status(), sent.json::<Value>().await.unwrap());
+        if status == 503 && page["code"] == "not_ready" {
+            tokio::task::yield_now().await;
+            continue;
+        }
+        let items = page["items"].as_array().unwrap_or_else(|| panic!("{page}"));
+        return items
+            .iter()
+            .map(|item| item["stream"].as_str().unwrap().to_owned())
+            .collect();
+    }
 }
