@@ -1,0 +1,1 @@
+//! The browser gateway: WebSockets of browsers in front, the native protocol behind.
