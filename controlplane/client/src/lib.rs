@@ -14,6 +14,7 @@ mod call;
 mod follower;
 pub mod limits;
 mod renew;
+mod templates;
 mod token;
 
 pub use api::{Api, Made};
