@@ -5,6 +5,7 @@ mod demo;
 mod home;
 mod node;
 mod ports;
+mod provider;
 mod ready;
 mod seed;
 
@@ -12,6 +13,7 @@ pub use certificate::{CertificateFailed, Files, prepare as certificates};
 pub use home::Home;
 pub use node::Node;
 pub use ports::{NoRoom, Ports};
+pub use provider::{CLIENT_ID, Provider, ProviderFailed};
 pub use ready::{CONTEXT, ContextState, Ready};
 
 use std::time::Instant;
