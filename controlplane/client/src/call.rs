@@ -234,6 +234,15 @@ impl Caller {
         self.base.as_str()
     }
 
+    /// The same connections, with another token.
+    pub(crate) fn with_token(&self, token: TokenSource) -> Self {
+        Self {
+            base: self.base.clone(),
+            client: self.client.clone(),
+            token,
+        }
+    }
+
     /// Sends a request and reads the JSON of a good answer.
     pub(crate) async fn call<T: DeserializeOwned>(
         &self,

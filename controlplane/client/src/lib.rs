@@ -11,6 +11,7 @@
 mod api;
 mod bootstrap;
 mod call;
+mod exchange;
 mod follower;
 pub mod limits;
 mod renew;
@@ -19,6 +20,7 @@ mod token;
 pub use api::{Api, Made};
 pub use bootstrap::Bootstrap;
 pub use call::{BadEndpoint, CallFailed, Retry};
+pub use exchange::Exchanger;
 pub use follower::{Follower, FollowerState};
 pub use renew::{Renewal, Renewed};
 pub use token::{Held, TokenSource};
