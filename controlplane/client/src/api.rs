@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::call::{BadEndpoint, CallFailed, Caller, Request};
+use crate::held::Held;
 use crate::limits::{PAGE_ITEMS, POLL_TIMEOUT, POLL_WAIT};
 use crate::token::TokenSource;
 
@@ -53,6 +54,14 @@ impl Api {
     #[must_use]
     pub fn url(&self) -> &str {
         self.caller.url()
+    }
+
+    /// The token that is held for calls, if it is one that is replaced while they are made.
+    pub(crate) const fn held(&self) -> Option<&Held> {
+        match self.caller.token() {
+            TokenSource::Held(held) => Some(held),
+            TokenSource::None | TokenSource::Fixed(_) | TokenSource::File(_) => None,
+        }
     }
 
     /// Whether the control plane is ready to serve.

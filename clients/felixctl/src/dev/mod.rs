@@ -8,6 +8,7 @@ mod ports;
 mod provider;
 mod ready;
 mod seed;
+mod tokens;
 
 pub use certificate::{CertificateFailed, Files, prepare as certificates};
 pub use home::Home;
