@@ -7,6 +7,7 @@ mod node;
 mod ports;
 mod ready;
 mod seed;
+mod tokens;
 
 pub use certificate::{CertificateFailed, Files, prepare as certificates};
 pub use home::Home;
