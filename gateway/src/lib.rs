@@ -1,1 +1,25 @@
 //! The browser gateway: WebSockets of browsers in front, the native protocol behind.
+//!
+//! What lives here: what a scope is and how much a browser may do (`scope`), the messages and the order of a session
+//! (`session`, pure), its socket (`socket`), the connections and shared subscriptions to brokers (`upstream`), and the
+//! routes beside the socket (`http.rs`).
+//!
+//! What never does: rights. Whatever a browser asks is asked of brokers and control plane with its user's own token; the
+//! gateway decides nothing by itself, opens no payload and keeps nothing that outlives it, so any number of them can run.
+//!
+//! Begin with [`start`], then follow a message: `socket` hears it, `session` says what it means, `upstream` does it.
+
+mod app;
+mod config;
+mod gateway;
+mod headers;
+mod http;
+mod limits;
+mod listen;
+mod metrics;
+mod pages;
+
+pub use config::{Config, ConfigRefused, ENVIRONMENT};
+pub use gateway::{Embedding, Running, StartRefused, start};
+pub use metrics::CATALOGUE as METRICS;
+pub use pages::{Page, Pages};
