@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
+use crate::door::Door;
 use crate::metrics::Metrics;
 
 /// A gateway's shared state. Cheap to clone.
@@ -18,6 +19,8 @@ pub(crate) struct App(Arc<Shared>);
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) metrics: Metrics,
+    /// Who lets people in.
+    pub(crate) door: Door,
     /// Cancelled when the gateway drains: sessions say goodbye.
     pub(crate) draining: CancellationToken,
     /// Every session, so that a drain can wait for them.

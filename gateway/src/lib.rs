@@ -1,7 +1,8 @@
 //! The browser gateway: WebSockets of browsers in front, the native protocol behind.
 //!
 //! What lives here: what a scope is and how much a browser may do (`scope`), the messages and the order of a session
-//! (`session`, pure), its socket (`socket`), the connections and shared subscriptions to brokers (`upstream`), and the
+//! (`session`, pure), its socket (`socket`), who somebody is
+//! (`identity`, `sign_in`), whose pages may ask (`origin.rs`, `address.rs`), the connections and shared subscriptions to brokers (`upstream`), and the
 //! routes beside the socket (`http.rs`).
 //!
 //! What never does: rights. Whatever a browser asks is asked of brokers and control plane with its user's own token; the
@@ -9,17 +10,23 @@
 //!
 //! Begin with [`start`], then follow a message: `socket` hears it, `session` says what it means, `upstream` does it.
 
+mod address;
 mod app;
 mod config;
+mod door;
 mod gateway;
 mod headers;
 mod http;
+mod identity;
 mod limits;
 mod listen;
 mod metrics;
+mod origin;
 mod pages;
+mod sign_in;
 
 pub use config::{Config, ConfigRefused, ENVIRONMENT};
+pub use door::DoorRefused;
 pub use gateway::{Embedding, Running, StartRefused, start};
 pub use metrics::CATALOGUE as METRICS;
 pub use pages::{Page, Pages};
