@@ -60,9 +60,11 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
     config.check(embedding.scope.is_some())?;
     let door = Door::open(&config, 0)?;
     let (listener, address) = bind(config.listen).await?;
+    let console = door.console(&config)?;
     let app = App::new(Shared {
         metrics: Metrics::new(),
         door,
+        console,
         draining: CancellationToken::new(),
         sessions: TaskTracker::new(),
         config,
