@@ -7,6 +7,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
+use crate::console::Console;
+use crate::door::Door;
 use crate::metrics::Metrics;
 
 /// A gateway's shared state. Cheap to clone.
@@ -18,6 +20,10 @@ pub(crate) struct App(Arc<Shared>);
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) metrics: Metrics,
+    /// Who lets people in.
+    pub(crate) door: Door,
+    /// Who looks at the console.
+    pub(crate) console: Console,
     /// Cancelled when the gateway drains: sessions say goodbye.
     pub(crate) draining: CancellationToken,
     /// Every session, so that a drain can wait for them.

@@ -8,6 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::app::{App, Shared};
 use crate::config::{Config, ConfigRefused};
+use crate::door::{Door, DoorRefused};
 use crate::limits::{DRAIN_TIMEOUT, UPKEEP_INTERVAL};
 use crate::metrics::Metrics;
 use crate::pages::Pages;
@@ -28,6 +29,9 @@ pub enum StartRefused {
     /// The configuration.
     #[error(transparent)]
     Config(#[from] ConfigRefused),
+    /// What the configuration says of who lets people in.
+    #[error(transparent)]
+    Door(#[from] DoorRefused),
     /// The listener.
     #[error("cannot listen on {address}: {source}")]
     Listen {
@@ -54,9 +58,13 @@ pub struct Running {
 /// [`StartRefused`] says what to change.
 pub async fn start(config: Config, embedding: Embedding) -> Result<Running, StartRefused> {
     config.check(embedding.scope.is_some())?;
+    let door = Door::open(&config, 0)?;
     let (listener, address) = bind(config.listen).await?;
+    let console = door.console(&config)?;
     let app = App::new(Shared {
         metrics: Metrics::new(),
+        door,
+        console,
         draining: CancellationToken::new(),
         sessions: TaskTracker::new(),
         config,
