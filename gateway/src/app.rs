@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
+use crate::console::Console;
 use crate::door::Door;
 use crate::metrics::Metrics;
 use crate::scope::Scope;
@@ -40,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) started: Instant,
     /// Who lets people in.
     pub(crate) door: Door,
+    /// Who looks at the console.
+    pub(crate) console: Console,
     /// Cancelled when the gateway drains: sessions say goodbye.
     pub(crate) draining: CancellationToken,
     /// Every session, so that a drain can wait for them.

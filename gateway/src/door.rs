@@ -12,6 +12,7 @@ use rustls::pki_types::pem::PemObject;
 
 use crate::app::App;
 use crate::config::Config;
+use crate::console::Console;
 use crate::identity::{self, Identity, Secret, SharedSettings};
 use crate::origin::{BadOrigin, Origins};
 use crate::sign_in::{self, SignIn};
@@ -53,6 +54,9 @@ pub(crate) struct Door {
     pub(crate) trusted_proxies: usize,
     pub(crate) sign_in: Arc<SignIn>,
     pub(crate) identity: Identity,
+    tenant: TenantId,
+    /// PEM.
+    controlplane_roots: Option<Vec<u8>>,
 }
 
 impl Door {
@@ -80,9 +84,9 @@ impl Door {
             trusted_proxies,
         })?;
         let settings = identity::Settings {
-            tenant,
+            tenant: tenant.clone(),
             controlplane_url: config.controlplane_url.clone(),
-            controlplane_roots: pem,
+            controlplane_roots: pem.clone(),
             issuer: config.oidc_issuer.clone(),
             client_id: config.oidc_client_id.clone(),
             provider_roots: provider_roots.unwrap_or_default(),
@@ -99,7 +103,18 @@ impl Door {
             trusted_proxies,
             identity: Identity::new(settings, sign_in.sessions())?,
             sign_in: Arc::new(sign_in),
+            tenant,
+            controlplane_roots: pem,
         })
+    }
+
+    /// Prepares what the console asks with; it comes in by this door.
+    ///
+    /// # Errors
+    /// When the control plane's address cannot be used.
+    pub(crate) fn console(&self, config: &Config) -> Result<Console, DoorRefused> {
+        let roots = self.controlplane_roots.as_deref();
+        Ok(Console::new(config, self.tenant.clone(), roots)?)
     }
 }
 

@@ -82,6 +82,7 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
     let door = Door::open(&config, scope.limits.trusted_proxies)?;
     let reach = Reach::read(&config)?;
     let (listener, address) = bind(config.listen).await?;
+    let console = door.console(&config)?;
     let app = App::new(Shared {
         metrics: Metrics::new(),
         people: People::new(&scope.limits),
@@ -92,6 +93,7 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
         reach,
         scope,
         door,
+        console,
         draining: CancellationToken::new(),
         sessions: TaskTracker::new(),
         config,

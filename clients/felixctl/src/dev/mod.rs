@@ -5,6 +5,7 @@ mod demo;
 mod home;
 mod node;
 mod ports;
+mod provider;
 mod ready;
 mod seed;
 mod tokens;
@@ -13,6 +14,7 @@ pub use certificate::{CertificateFailed, Files, prepare as certificates};
 pub use home::Home;
 pub use node::Node;
 pub use ports::{NoRoom, Ports};
+pub use provider::{CLIENT_ID, Provider, ProviderFailed};
 pub use ready::{CONTEXT, ContextState, Ready};
 
 use std::time::Instant;
