@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::extract::FromRef;
+use felix_client::Client;
 use felix_controlplane_client::BadEndpoint;
 use felix_model::TenantId;
 use rustls::pki_types::CertificateDer;
@@ -12,7 +13,7 @@ use rustls::pki_types::pem::PemObject;
 
 use crate::app::App;
 use crate::config::Config;
-use crate::identity::{self, Identity, Secret, SharedSettings};
+use crate::identity::{self, Identity, Secret, SharedSettings, Slots};
 use crate::origin::{BadOrigin, Origins};
 use crate::sign_in::{self, SignIn};
 
@@ -53,6 +54,8 @@ pub(crate) struct Door {
     pub(crate) trusted_proxies: usize,
     pub(crate) sign_in: Arc<SignIn>,
     pub(crate) identity: Identity,
+    /// Shared connections to brokers; `None` where every session has its own.
+    pub(crate) slots: Option<Slots>,
 }
 
 impl Door {
@@ -94,13 +97,44 @@ impl Door {
                     connections: config.shared_connections,
                 }),
         };
+        let identity = Identity::new(settings, sign_in.sessions())?;
         Ok(Self {
             origins,
             trusted_proxies,
-            identity: Identity::new(settings, sign_in.sessions())?,
+            slots: slots(config, &identity)?,
+            identity,
             sign_in: Arc::new(sign_in),
         })
     }
+}
+
+/// Connections as the gateway itself, which shows its certificate and a token that is good for connecting alone.
+fn slots(config: &Config, identity: &Identity) -> Result<Option<Slots>, DoorRefused> {
+    let (Some(tokens), Some(chain), Some(key)) = (
+        identity.connection_tokens(),
+        &config.client_cert,
+        &config.client_key,
+    ) else {
+        return Ok(None);
+    };
+    let mut builder = Client::builder()
+        .brokers(config.brokers.iter().cloned())
+        .server_name(config.broker_name.as_str())
+        .tenant(config.tenant.as_str())
+        .namespace(config.namespace.as_str())
+        .client_identity_files(chain, key)
+        .token_source(tokens);
+    if let Some(path) = &config.broker_ca {
+        let pem = std::fs::read(path).map_err(|error| DoorRefused::File {
+            key: "broker_ca",
+            path: path.clone(),
+            why: error.to_string(),
+        })?;
+        builder = builder.ca_pem(pem);
+    }
+    Ok(Some(Slots::new(config.shared_connections, move || {
+        Box::pin(builder.clone().connect())
+    })))
 }
 
 impl FromRef<App> for Arc<SignIn> {

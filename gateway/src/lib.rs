@@ -24,6 +24,8 @@ mod metrics;
 mod origin;
 mod pages;
 mod sign_in;
+#[cfg(test)]
+mod stub;
 
 pub use config::{Config, ConfigRefused, ENVIRONMENT};
 pub use door::DoorRefused;
