@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::extract::FromRef;
-use felix_client::Client;
 use felix_controlplane_client::BadEndpoint;
 use felix_model::TenantId;
 use rustls::pki_types::CertificateDer;
@@ -13,7 +12,8 @@ use rustls::pki_types::pem::PemObject;
 
 use crate::app::App;
 use crate::config::Config;
-use crate::identity::{self, Identity, Secret, SharedSettings, Slots};
+use crate::console::Console;
+use crate::identity::{self, Identity, Secret, SharedSettings};
 use crate::origin::{BadOrigin, Origins};
 use crate::sign_in::{self, SignIn};
 
@@ -54,8 +54,9 @@ pub(crate) struct Door {
     pub(crate) trusted_proxies: usize,
     pub(crate) sign_in: Arc<SignIn>,
     pub(crate) identity: Identity,
-    /// Shared connections to brokers; `None` where every session has its own.
-    pub(crate) slots: Option<Slots>,
+    tenant: TenantId,
+    /// PEM.
+    controlplane_roots: Option<Vec<u8>>,
 }
 
 impl Door {
@@ -83,9 +84,9 @@ impl Door {
             trusted_proxies,
         })?;
         let settings = identity::Settings {
-            tenant,
+            tenant: tenant.clone(),
             controlplane_url: config.controlplane_url.clone(),
-            controlplane_roots: pem,
+            controlplane_roots: pem.clone(),
             issuer: config.oidc_issuer.clone(),
             client_id: config.oidc_client_id.clone(),
             provider_roots: provider_roots.unwrap_or_default(),
@@ -101,40 +102,21 @@ impl Door {
         Ok(Self {
             origins,
             trusted_proxies,
-            slots: slots(config, &identity)?,
             identity,
             sign_in: Arc::new(sign_in),
+            tenant,
+            controlplane_roots: pem,
         })
     }
-}
 
-/// Connections as the gateway itself, which shows its certificate and a token that is good for connecting alone.
-fn slots(config: &Config, identity: &Identity) -> Result<Option<Slots>, DoorRefused> {
-    let (Some(tokens), Some(chain), Some(key)) = (
-        identity.connection_tokens(),
-        &config.client_cert,
-        &config.client_key,
-    ) else {
-        return Ok(None);
-    };
-    let mut builder = Client::builder()
-        .brokers(config.brokers.iter().cloned())
-        .server_name(config.broker_name.as_str())
-        .tenant(config.tenant.as_str())
-        .namespace(config.namespace.as_str())
-        .client_identity_files(chain, key)
-        .token_source(tokens);
-    if let Some(path) = &config.broker_ca {
-        let pem = std::fs::read(path).map_err(|error| DoorRefused::File {
-            key: "broker_ca",
-            path: path.clone(),
-            why: error.to_string(),
-        })?;
-        builder = builder.ca_pem(pem);
+    /// Prepares what the console asks with; it comes in by this door.
+    ///
+    /// # Errors
+    /// When the control plane's address cannot be used.
+    pub(crate) fn console(&self, config: &Config) -> Result<Console, DoorRefused> {
+        let roots = self.controlplane_roots.as_deref();
+        Ok(Console::new(config, self.tenant.clone(), roots)?)
     }
-    Ok(Some(Slots::new(config.shared_connections, move || {
-        Box::pin(builder.clone().connect())
-    })))
 }
 
 impl FromRef<App> for Arc<SignIn> {

@@ -2,23 +2,22 @@
 """Lets Kafka's own DumpLogSegments read segments that our journal wrote, and compares every batch and record: of a log
 as it was written, and of one that was compacted.
 
-Needs Java 17, Maven (which fetches Kafka's jars once, into its own repository) and cargo. Exits with 0 when Kafka and
+Needs cargo, and what tests/kafka/install puts into the directory that $FELIX_KAFKA_CLIENTS names. Exits with 0 when Kafka and
 our inspection agree on every offset, count, size, position, time, checksum, key, value and header, and when Kafka finds
 nothing wrong with our indexes.
 """
 
-import hashlib
 import json
-import os
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
 
+import jvm
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "felix" / "kafka"
 
 BATCH = re.compile(
     r"^baseOffset: (?P<base>\d+) lastOffset: (?P<last>\d+) count: (?P<count>\d+) .*?partitionLeaderEpoch: (?P<epoch>\d+)"
@@ -29,21 +28,6 @@ RECORD = re.compile(
     r"^\| offset: (?P<offset>\d+) CreateTime: (?P<time>-?\d+) keySize: (?P<key_size>-?\d+) valueSize: (?P<value_size>-?\d+)"
     r" sequence: -?\d+ headerKeys: \[(?P<headers>[^\]]*)\](?: key: (?P<key>\S*))?(?: payload: (?P<value>.*))?$"
 )
-
-
-def class_path():
-    """Where Kafka's jars are; asked of Maven again only when the pom has changed."""
-    pom = HERE / "pom.xml"
-    name = CACHE / f"classpath-{hashlib.sha256(pom.read_bytes()).hexdigest()[:16]}"
-    if not name.exists():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        unfinished = name.with_suffix(".tmp")
-        subprocess.run(
-            ["mvn", "-q", "-B", "-f", str(pom), f"-Dmdep.outputFile={unfinished}", "dependency:build-classpath"],
-            check=True,
-        )
-        unfinished.rename(name)
-    return name.read_text().strip()
 
 
 def write_segments(directory, *how):
@@ -166,7 +150,10 @@ def check(jars, *how):
 
 
 def main():
-    jars = class_path()
+    if not jvm.is_there():
+        print("SKIPPED: $FELIX_KAFKA_CLIENTS has no java/: see tests/kafka/install")
+        return
+    jars = (jvm.HOME / "classpath").read_text().strip()
     check(jars)
     check(jars, "compacted")
 

@@ -33,7 +33,7 @@ pub(crate) use ask::Ask;
 pub(crate) use credential::expiry;
 pub(crate) use refused::{Ended, Refused};
 pub(crate) use secret::Secret;
-pub(crate) use slots::{Attached, Slots};
+pub(crate) use slots::{Attached, Place, Slots};
 
 use actor::Actor;
 use closer::Closer;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use felix_client::{Client, ConnectFailed, TokenSource};
+use felix_client::{BadConfig, Client, ConnectFailed, TokenSource};
 use futures_util::future::BoxFuture;
 use tokio::sync::Mutex;
 
@@ -23,16 +23,35 @@ struct Slot {
     people: Arc<AtomicUsize>,
 }
 
-/// One person's client on a shared connection.
+/// One person's client, and his place on a shared connection if it is one.
 #[derive(Debug)]
 pub(crate) struct Attached {
     pub(crate) client: Client,
-    _place: Place,
+    pub(crate) place: Option<Place>,
+}
+
+impl Attached {
+    /// A client with connections of its own.
+    pub(crate) const fn alone(client: Client) -> Self {
+        Self {
+            client,
+            place: None,
+        }
+    }
+
+    /// The same for names in another namespace.
+    ///
+    /// # Errors
+    /// When no namespace can have this name.
+    pub(crate) fn in_namespace(self, namespace: &str) -> Result<Self, BadConfig> {
+        let client = self.client.in_namespace(namespace)?;
+        Ok(Self { client, ..self })
+    }
 }
 
 /// Counts somebody on a slot while it is held.
 #[derive(Debug)]
-struct Place(Arc<AtomicUsize>);
+pub(crate) struct Place(Arc<AtomicUsize>);
 
 impl Drop for Place {
     fn drop(&mut self) {
@@ -70,7 +89,7 @@ impl Slots {
         };
         Ok(Attached {
             client: carrier.with_token(tokens).await?,
-            _place: place,
+            place: Some(place),
         })
     }
 

@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import kafka
 from clients import rows
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import NewTopic
+from clients.logins import Logins
+from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.net.sasl.oauth import AbstractTokenProvider
 
 TITLE = "kafka-python"
 
 
-class Client:
+class Bearer(AbstractTokenProvider):
+    """Gives a token as it was given."""
+
+    def __init__(self, at: dict):
+        super().__init__()
+        self.at = at
+
+    def token(self) -> str:
+        return self.at["secret"]
+
+    def extensions(self) -> dict[str, str]:
+        return self.at.get("extensions", {})
+
+
+class Client(Logins):
     def __init__(self, node):
         self.node = node
         self.base = {"bootstrap_servers": node.kafka_bootstrap}
@@ -143,6 +160,129 @@ class Client:
         assert message.offset == place, (message.offset, place)
         second.close()
 
+    def members(self, topic: str, group: str, count: int, **settings):
+        members = [self.consumer(group, **settings) for _ in range(count)]
+        for member in members:
+            member.subscribe([topic])
+        return members
+
+    @staticmethod
+    def settled(members, wanted: list[int]):
+        """Polls all of them until each has as many partitions as wanted."""
+
+        def attempt():
+            for member in members:
+                member.poll(timeout_ms=100)
+            return sorted(len(member.assignment()) for member in members) == sorted(wanted)
+
+        rows.until(attempt)
+
+    def shares_with_a_second_member(self):
+        topic, group = self.node.create_stream(shards=4), rows.fresh("group")
+        members = self.members(topic, group, 2)
+        self.settled(members, [2, 2])
+        for member in members:
+            member.close()
+
+    def takes_over_from_one_that_leaves(self):
+        topic, group = self.node.create_stream(shards=4), rows.fresh("group")
+        stays, leaves = self.members(topic, group, 2)
+        self.settled([stays, leaves], [2, 2])
+        leaves.close()
+        self.settled([stays], [4])
+        stays.close()
+
+    def takes_over_from_one_that_dies(self):
+        topic, group = self.node.create_stream(shards=4), rows.fresh("group")
+        settings = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 1000}
+        stays = self.members(topic, group, 1, **settings)[0]
+        # A static member that closes says nothing: its place is free only when it was silent for a session.
+        dies = self.members(topic, group, 1, group_instance_id="dies", **settings)[0]
+        self.settled([stays, dies], [2, 2])
+        dies.close()
+        self.settled([stays], [4])
+        stays.close()
+
+    def keeps_its_place_as_static_member(self):
+        topic, group = self.node.create_stream(shards=4), rows.fresh("group")
+        stays = self.members(topic, group, 1, group_instance_id="there")[0]
+        static = self.members(topic, group, 1, group_instance_id="here")[0]
+        self.settled([stays, static], [2, 2])
+        held, generation = static.assignment(), stays.group_metadata().generation_id
+        static.close()
+        static = self.members(topic, group, 1, group_instance_id="here")[0]
+        self.settled([stays, static], [2, 2])
+        assert static.assignment() == held and stays.group_metadata().generation_id == generation
+        for member in (stays, static):
+            member.close()
+
+    def rebalances_cooperatively(self):
+        topic, group = self.node.create_stream(shards=4), rows.fresh("group")
+        settings = {"partition_assignment_strategy": [CooperativeStickyAssignor]}
+        lost = []
+
+        class Listener(ConsumerRebalanceListener):
+            def on_partitions_revoked(self, revoked):
+                lost.extend(revoked)
+
+            def on_partitions_assigned(self, assigned):
+                pass
+
+        first = self.consumer(group, **settings)
+        first.subscribe([topic], listener=Listener())
+        self.settled([first], [4])
+        second = self.members(topic, group, 1, **settings)[0]
+        self.settled([first, second], [2, 2])
+        assert len(lost) == 2, "only what moved was taken away"
+        for member in (first, second):
+            member.close()
+
+    def reads_and_changes_configs(self):
+        admin, topic = KafkaAdminClient(**self.base), rows.fresh("topic")
+        admin.create_topics([NewTopic(topic, 1, 1, topic_configs={"cleanup.policy": "compact"})])
+
+        def read(name: str):
+            found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)], config_filter="all")
+            return found["TOPIC" if "TOPIC" in found else "topic"][topic][name]["value"]
+
+        assert read("cleanup.policy") == "compact"
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs={"retention.ms": "60000"})])
+        assert read("retention.ms") == "60000"
+        admin.close()
+
+    def deletes_records(self):
+        topic = self.node.create_stream()
+        place = TopicPartition(topic, 0)
+        self.produce(topic)
+        admin, consumer = KafkaAdminClient(**self.base), self.consumer()
+        admin.delete_records({place: 20})
+        assert consumer.beginning_offsets([place]) == {place: 20}
+        admin.close()
+        consumer.close()
+
+    def describes_groups(self):
+        topic, group = self.node.create_stream(), rows.fresh("group")
+        admin = KafkaAdminClient(**self.base)
+        member = self.members(topic, group, 1)[0]
+        self.settled([member], [1])
+        listed = lambda: {one["group_id"] for one in admin.list_groups()}  # noqa: E731
+        assert group in listed()
+        found = admin.describe_groups([group])[group]
+        assert found["group_state"] == "Stable" and len(found["members"]) == 1, found
+        member.close()
+        admin.delete_groups([group])
+        assert group not in listed()
+        admin.close()
+
+    def logs_in_with_oauthbearer(self):
+        settings = {
+            "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER",
+            "sasl_oauth_token_provider": Bearer({"secret": self.node.token}),
+        }
+        consumer = self.consumer(**settings)
+        assert "orders" in consumer.topics()
+        consumer.close()
+
     def creates_and_deletes_topics(self):
         admin, topic = KafkaAdminClient(**self.base), rows.fresh("topic")
         admin.create_topics([NewTopic(topic, 3, 1)])
@@ -150,6 +290,27 @@ class Client:
         admin.delete_topics([topic])
         assert topic not in admin.list_topics()
         admin.close()
+
+    @staticmethod
+    def settings_as(at: dict):
+        settings = {
+            "bootstrap_servers": at["bootstrap"], "security_protocol": "SASL_SSL", "ssl_cafile": at["ca"],
+            "sasl_mechanism": at["mechanism"],
+        }
+        if at["mechanism"] == "PLAIN":
+            return {**settings, "sasl_plain_username": at["user"], "sasl_plain_password": at["secret"]}
+        return {**settings, "sasl_oauth_token_provider": Bearer(at)}
+
+    def topics_as(self, at: dict):
+        consumer = KafkaConsumer(**self.settings_as(at))
+        topics = consumer.topics()
+        consumer.close()
+        return topics
+
+    def works_as(self, at: dict, topic: str) -> None:
+        producer = KafkaProducer(**self.settings_as(at))
+        self.at_work(lambda: producer.send(topic, b"v").get(30))
+        producer.close()
 
     def logs_in_with_plain(self):
         consumer = self.consumer(**self.plain(self.node.token))
