@@ -63,6 +63,7 @@ def until(attempt, seconds: float = PATIENCE):
         found = attempt()
         if found:
             return found
+        time.sleep(0.02)
     raise AssertionError(f"nothing after {seconds} s")
 
 
