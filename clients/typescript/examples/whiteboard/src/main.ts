@@ -37,7 +37,7 @@ find("#sign-in-button").addEventListener("click", () => {
   signIn.begin().catch((error: unknown) => ask(words(error)));
 });
 find("#sign-out").addEventListener("click", () => {
-  app.leave();
+  app.signOut();
   void signIn.signOut({ atProvider: true }).catch(() => undefined);
   ask(null);
 });
