@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use felix_client::{Client, ConnectFailed};
-use felix_controlplane_client::{Api as ControlPlane, BadEndpoint, TokenSource};
+use felix_controlplane_client::{
+    Api as ControlPlane, BadEndpoint, Credential, Given, NoCredential, TokenSource,
+};
 use felix_model::TenantId;
 
 use crate::config::Config;
@@ -70,6 +72,17 @@ impl Upstream {
             builder = builder.server_name(name.clone());
         }
         builder.connect().await
+    }
+
+    /// The source of the listener's own tokens, and what keeps it fresh.
+    ///
+    /// # Errors
+    /// [`NoCredential`].
+    pub(crate) fn credential(
+        &self,
+        given: Given,
+    ) -> Result<(TokenSource, Option<Credential>), NoCredential> {
+        given.source(&self.controlplane_url, self.controlplane_ca.as_deref())
     }
 
     /// Calls to the control plane with a token; `None` when its address cannot be used, which is found out at start.

@@ -18,7 +18,6 @@ mod caches;
 mod commits;
 mod config;
 mod conn;
-mod credential;
 mod events;
 mod fair;
 mod follow;

@@ -5,13 +5,16 @@ mod demo;
 mod home;
 mod node;
 mod ports;
+mod provider;
 mod ready;
 mod seed;
+mod tokens;
 
 pub use certificate::{CertificateFailed, Files, prepare as certificates};
 pub use home::Home;
 pub use node::Node;
 pub use ports::{NoRoom, Ports};
+pub use provider::{CLIENT_ID, Provider, ProviderFailed};
 pub use ready::{CONTEXT, ContextState, Ready};
 
 use std::time::Instant;

@@ -11,6 +11,7 @@ use felix_controlplane_client::{Api, TokenSource};
 use super::home::Home;
 use super::ports::Ports;
 use super::ready::Ready;
+use super::tokens::Kept;
 use super::{BOOTSTRAP_URL_FILE, certificate, seed};
 use crate::contexts::write_private;
 use crate::exit::{Exit, Failure};
@@ -23,6 +24,7 @@ const CLUSTER: &str = "dev";
 /// A running development node.
 #[derive(Debug)]
 pub struct Node {
+    kept: Kept,
     kafka: felix_kafka::Running,
     broker: felix_broker::Running,
     controlplane: ControlPlane,
@@ -72,9 +74,9 @@ impl Node {
             advertise: None,
             ..from_environment
         };
-        let node_token = tokens.node;
+        let kept = Kept::new(&tokens, controlplane.dev_tokens());
         let embedding = felix_broker::Embedding {
-            token: Some(node_token.clone()),
+            token: Some(kept.node.clone()),
             cluster: Some(CLUSTER.to_owned()),
             ..felix_broker::Embedding::default()
         };
@@ -92,11 +94,11 @@ impl Node {
             ..felix_kafka::Config::default()
         };
         let embedding = felix_kafka::Embedding {
-            token: Some(node_token),
+            token: Some(kept.node.clone()),
             anonymous: Some(felix_kafka::Anonymous {
                 tenant: seed::TENANT.to_owned(),
-                token: tokens.client.clone(),
-                controlplane_token: tokens.controlplane.clone(),
+                token: kept.client.clone(),
+                controlplane_token: kept.controlplane.clone(),
             }),
         };
         let kafka = felix_kafka::start(kafka, embedding)
@@ -121,6 +123,7 @@ impl Node {
         };
         Ok((
             Self {
+                kept,
                 kafka,
                 broker,
                 controlplane,
@@ -141,6 +144,7 @@ impl Node {
         // Those in front go first, so that what they passed on is still answered.
         self.kafka.shutdown().await;
         let stopped = self.broker.shutdown().await;
+        self.kept.end().await;
         self.controlplane.shutdown().await;
         if stopped.unflushed_logs > 0 {
             return Err(Failure::failed(format!(

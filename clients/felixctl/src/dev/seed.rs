@@ -1,7 +1,7 @@
 //! What a new development node has in it: a tenant, its people, a namespace, a stream, two caches.
 //! All of it is asked for again at every start; what is there already stays as it is.
 
-use felix_controlplane::{CallRefused, ControlPlane};
+use felix_controlplane::{CallRefused, ControlPlane, DevTokens};
 use felix_controlplane_client::{Api, CallFailed};
 use felix_meta::http::{DevTokenSpec, InitializeSpec};
 use felix_meta::record::{CacheSpec, Grouping, NamespaceSpec, Policy, StreamSpec};
@@ -63,6 +63,15 @@ pub(super) async fn people(controlplane: &ControlPlane) -> Result<Tokens, SeedFa
         Err(refused) if refused.code == "already_initialized" => {}
         Err(refused) => return Err(refused.into()),
     }
+    tokens(&controlplane.dev_tokens())
+}
+
+/// Mints the tokens anew.
+///
+/// # Errors
+/// When the control plane refuses.
+pub(super) fn tokens(mint: &DevTokens) -> Result<Tokens, SeedFailed> {
+    let tenant: TenantId = TENANT.parse()?;
     let token = |principal: &str, audience: &str| {
         let spec = DevTokenSpec {
             principal: principal.to_owned(),
@@ -70,9 +79,7 @@ pub(super) async fn people(controlplane: &ControlPlane) -> Result<Tokens, SeedFa
             ttl_seconds: Some(TOKEN_SECONDS),
             ..DevTokenSpec::default()
         };
-        controlplane
-            .dev_token(&tenant, &spec)
-            .map(|answer| answer.felix_token)
+        mint.mint(&tenant, &spec).map(|answer| answer.felix_token)
     };
     Ok(Tokens {
         client: token(DEVELOPER, "felix-broker")?,
