@@ -264,6 +264,14 @@ class Remote(Logins):
         for member in (first, second):
             member.leave()
 
+    @contextlib.contextmanager
+    def a_member_that_committed(self, topic: str, group: str):
+        member = self.join(topic, group)
+        settled([member], [1])
+        member.commit(topic, 1)
+        yield member
+        member.leave()
+
     def consumes_with_the_consumer_protocol(self):
         settings = {"strategy": "consumer"}
         self.resumes(**settings)
@@ -336,9 +344,15 @@ class Remote(Logins):
         return self.driver.ask("topics", at=at)
 
     def works_as(self, at: dict, topic: str) -> None:
-        self.driver.ask("open", at=at, sender="worker")
-        self.at_work(lambda: self.driver.ask("send", sender="worker", topic=topic, value="v"))
-        self.driver.ask("shut", sender="worker")
+        """Once with what is given, and once with short tokens that the client fetches anew."""
+        with self.secure.renewed_token() as file:
+            bearer = {"bootstrap": at["bootstrap"], "ca": at["ca"], "mechanism": "OAUTHBEARER", "secret_file": file}
+            senders = {"with a key": at, "with tokens": bearer}
+            for sender, where in senders.items():
+                self.driver.ask("open", at=where, sender=sender)
+            self.at_work(lambda: [self.driver.ask("send", sender=one, topic=topic, value="v") for one in senders])
+            for sender in senders:
+                self.driver.ask("shut", sender=sender)
 
 
 class Member:
