@@ -15,7 +15,7 @@ import provider
 from node import make_certificate, running, start_separately, wait_for
 
 # How long a token lives that the listener gets in exchange.
-LIFE_SECONDS = 20
+LIFE_SECONDS = 30
 
 
 @dataclasses.dataclass

@@ -241,14 +241,15 @@ class Remote(Logins):
 
     def keeps_its_place_as_static_member(self):
         topic, group = self.node.create_stream(shards=4), rows.fresh("group")
-        stays = self.join(topic, group, instance="there")
+        # Long enough that a program that starts slowly is back in time.
+        stays = self.join(topic, group, instance="there", session_ms=45_000)
         with contextlib.closing(self.start()) as other:
-            static = self.join(topic, group, other, instance="here")
+            static = self.join(topic, group, other, instance="here", session_ms=45_000)
             settled([stays, static], [2, 2])
             before, held = stays.look()["rebalances"], static.partitions()
             # Without a word: a static member that crashes keeps its place for a session.
             other.kill()
-        static = self.join(topic, group, instance="here")
+        static = self.join(topic, group, instance="here", session_ms=45_000)
         settled([stays, static], [2, 2])
         assert static.partitions() == held and stays.look()["rebalances"] == before
         for member in (stays, static):
@@ -345,14 +346,14 @@ class Remote(Logins):
 
     def works_as(self, at: dict, topic: str) -> None:
         """Once with what is given, and once with short tokens that the client fetches anew."""
-        with self.secure.renewed_token() as file:
+        with self.secure.renewed_token() as file, contextlib.closing(self.start()) as driver:
             bearer = {"bootstrap": at["bootstrap"], "ca": at["ca"], "mechanism": "OAUTHBEARER", "secret_file": file}
             senders = {"with a key": at, "with tokens": bearer}
             for sender, where in senders.items():
-                self.driver.ask("open", at=where, sender=sender)
-            self.at_work(lambda: [self.driver.ask("send", sender=one, topic=topic, value="v") for one in senders])
+                driver.ask("open", at=where, sender=sender)
+            self.at_work(lambda: [driver.ask("send", sender=one, topic=topic, value="v") for one in senders])
             for sender in senders:
-                self.driver.ask("shut", sender=sender)
+                driver.ask("shut", sender=sender)
 
 
 class Member:
