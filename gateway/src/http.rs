@@ -27,6 +27,7 @@ pub(crate) fn router(app: App, pages: Option<Pages>) -> Router {
         .route("/oidc", get(oidc))
         .route("/live", get(|| async { "ok\n" }))
         .merge(crate::sign_in::routes())
+        .merge(crate::socket::routes())
         .merge(crate::console::routes(&app))
         .merge(crate::metrics::routes());
     let routes = match (&app.config.web_dir, pages) {

@@ -24,10 +24,18 @@ mod listen;
 mod metrics;
 mod origin;
 mod pages;
+mod scope;
+mod session;
 mod sign_in;
+mod socket;
+#[cfg(test)]
+mod stub;
+mod upstream;
 
 pub use config::{Config, ConfigRefused, ENVIRONMENT};
 pub use door::DoorRefused;
 pub use gateway::{Embedding, Running, StartRefused, start};
 pub use metrics::CATALOGUE as METRICS;
 pub use pages::{Page, Pages};
+pub use scope::ScopeRefused;
+pub use upstream::reach::RootsRefused;

@@ -67,3 +67,9 @@ pub(crate) const SESSIONS_WAIT: Duration = Duration::from_secs(5);
 
 /// How often a session looks whether its rights still cover what it reads.
 pub(crate) const RIGHTS_INTERVAL: Duration = Duration::from_secs(2);
+
+/// How often a session looks whether a ping is due and whether its browser is dead.
+pub(crate) const TICK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long the writes of a browser may take that is told to go.
+pub(crate) const DRAIN_WRITES_TIMEOUT: Duration = Duration::from_secs(5);

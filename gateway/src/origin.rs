@@ -105,7 +105,7 @@ fn parse(text: &str) -> Result<String, BadOrigin> {
     let bad = || BadOrigin(text.to_owned());
     let url = Url::parse(text).map_err(|_| bad())?;
     let origin = url.origin();
-    let is_web = matches!(url.scheme(), "http" | "https");
+    let is_web = matches!(url.scheme(), "http" | "https") && !text.contains('*');
     let written = origin.ascii_serialization();
     let alike = text.strip_suffix('/').unwrap_or(text);
     match is_web && origin.is_tuple() && written.eq_ignore_ascii_case(alike) {

@@ -77,7 +77,8 @@ class Node:
         if tenant in self.tenants:
             return
         self.bootstrap(tenant, "initialize", {"display_name": tenant, "initial_admin_principals": [admin]})
-        answer = self.bootstrap(tenant, "dev-token", {"principal": admin, "audience": "felix-controlplane"})
+        wanted = {"principal": admin, "audience": "felix-controlplane", "ttl_seconds": 3600}
+        answer = self.bootstrap(tenant, "dev-token", wanted)
         self.tenants[tenant] = answer["felix_token"]
         self.request("POST", f"/v1/tenants/{tenant}/namespaces", {"namespace": "default"}, tenant)
 
@@ -124,8 +125,9 @@ def start(quota: str | None = None) -> Iterator[Node]:
 
 
 @contextlib.contextmanager
-def start_separately() -> Iterator[Node]:
-    """Starts a control plane and a broker, each a process with a configuration of its own."""
+def start_separately(**more: str) -> Iterator[Node]:
+    """Starts a control plane and a broker, each a process with a configuration of its own; `more` is for the control
+    plane."""
     with scratch() as directory, contextlib.ExitStack() as stack:
         broker, broker_admin, api, api_admin, bootstrap = (f"127.0.0.1:{port}" for port in free_ports(5))
         secret, node_token = directory / "bootstrap.secret", directory / "node.token"
@@ -140,6 +142,7 @@ def start_separately() -> Iterator[Node]:
             "FELIX_BOOTSTRAP_BIND_ADDR": bootstrap,
             "FELIX_BOOTSTRAP_TOKEN_FILE": str(secret),
             "FELIX_BOOTSTRAP_DEV_TOKENS": "true",
+            **more,
         }
         process = stack.enter_context(running(directory, ["felix-controlplane"], control_plane))
         wait_for(process, lambda: is_ready(api_admin))
@@ -158,7 +161,7 @@ def start_separately() -> Iterator[Node]:
         over = [{"subject": "role:broker", "object": "cluster:*", "action": f"node.{do}"} for do in ("view", "manage")]
         grouped = [{"user": "p:broker", "role": "role:broker"}]
         node.bootstrap("operators", "initialize", {"display_name": "operators", "policies": over, "groupings": grouped})
-        wanted = {"principal": "p:broker", "audience": "felix-controlplane"}
+        wanted = {"principal": "p:broker", "audience": "felix-controlplane", "ttl_seconds": 3600}
         private(node_token, node.bootstrap("operators", "dev-token", wanted)["felix_token"])
         node.create_tenant("dev", "p:dev")
         node.controlplane_token, node.token = node.tenants["dev"], node.mint([])
@@ -234,7 +237,7 @@ def private(file: pathlib.Path, text: str) -> None:
 def make_certificate(certificate: pathlib.Path, key: pathlib.Path) -> None:
     """A certificate for `localhost` that is its own root."""
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
     command += ["-addext", "basicConstraints=critical,CA:FALSE", "-days", "30"]
     subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
 

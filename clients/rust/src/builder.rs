@@ -102,7 +102,7 @@ enum Presented {
 }
 
 /// What every part of a client reads.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) brokers: Vec<Address>,
     pub(crate) tenant: TenantId,
@@ -417,7 +417,10 @@ mod tests {
     #[test]
     fn a_private_key_is_not_printed() {
         let shown = format!("{:?}", builder().client_identity_pem("chain", "private"));
-        assert!(!shown.contains("private") && !shown.contains("112, 114"), "{shown}");
+        assert!(
+            !shown.contains("private") && !shown.contains("112, 114"),
+            "{shown}"
+        );
     }
 
     #[tokio::test]

@@ -107,10 +107,13 @@ impl Buckets {
     }
 
     fn is_full(&mut self, now: Duration) -> bool {
-        [&mut self.writes, &mut self.bytes].into_iter().flatten().all(|bucket| {
-            bucket.fill(now);
-            bucket.is_full()
-        })
+        [&mut self.writes, &mut self.bytes]
+            .into_iter()
+            .flatten()
+            .all(|bucket| {
+                bucket.fill(now);
+                bucket.is_full()
+            })
     }
 }
 
@@ -188,9 +191,15 @@ mod tests {
     }
 
     fn rates(writes: u64, burst: u64, bytes: u64) -> Rates {
-        let bytes = Rate { per_second: bytes, burst: bytes };
+        let bytes = Rate {
+            per_second: bytes,
+            burst: bytes,
+        };
         Rates {
-            writes: Some(Rate { per_second: writes, burst }),
+            writes: Some(Rate {
+                per_second: writes,
+                burst,
+            }),
             bytes: Some(bytes),
         }
     }
@@ -242,7 +251,13 @@ mod tests {
         let mut alias = Buckets::default();
         let mut write = || people.charge(&who, ms(0), 1, [&mut session, &mut alias]);
         write().unwrap();
-        assert_eq!(write().unwrap_err(), Over { why: Limited::SessionRate, wait: ms(1_000) });
+        assert_eq!(
+            write().unwrap_err(),
+            Over {
+                why: Limited::SessionRate,
+                wait: ms(1_000)
+            }
+        );
     }
 
     #[test]

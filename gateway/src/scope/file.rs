@@ -122,24 +122,38 @@ const TAKEN: [&str; 5] = ["type", "token", "protocol", "features", "namespace"];
 const PAYLOAD_BYTES_CEILING: usize = 8 * 1024 * 1024;
 
 pub(super) fn parse(text: &str) -> Result<Scope, ScopeRefused> {
-    let file: File =
-        toml::from_str(text).map_err(|error| ScopeRefused::Toml(error.to_string()))?;
+    let file: File = toml::from_str(text).map_err(|error| ScopeRefused::Toml(error.to_string()))?;
     let field = file.scope.field;
-    require(is_plain(&field) && !TAKEN.contains(&field.as_str()), "scope.field", || {
-        format!("{field:?} must be 1 to 64 of A-Z a-z 0-9 _ - and none of {}", TAKEN.join(", "))
-    })?;
+    require(
+        is_plain(&field) && !TAKEN.contains(&field.as_str()),
+        "scope.field",
+        || {
+            format!(
+                "{field:?} must be 1 to 64 of A-Z a-z 0-9 _ - and none of {}",
+                TAKEN.join(", ")
+            )
+        },
+    )?;
     for namespace in &file.namespaces {
-        require(felix_model::Namespace::new(namespace).is_ok(), "namespaces", || {
-            format!("{namespace:?} is no name of a namespace")
-        })?;
+        require(
+            felix_model::Namespace::new(namespace).is_ok(),
+            "namespaces",
+            || format!("{namespace:?} is no name of a namespace"),
+        )?;
     }
     let most = file.limits.max_payload_bytes;
     let most_key = "limits.max_payload_bytes";
-    require((1..=PAYLOAD_BYTES_CEILING).contains(&most), most_key, || {
-        format!("{most} must be 1 to {PAYLOAD_BYTES_CEILING}")
+    require(
+        (1..=PAYLOAD_BYTES_CEILING).contains(&most),
+        most_key,
+        || format!("{most} must be 1 to {PAYLOAD_BYTES_CEILING}"),
+    )?;
+    let streams = each("streams", &file.scope.streams, |at, part| {
+        stream(at, part, most)
     })?;
-    let streams = each("streams", &file.scope.streams, |at, part| stream(at, part, most))?;
-    let caches = each("caches", &file.scope.caches, |at, part| cache(at, part, most))?;
+    let caches = each("caches", &file.scope.caches, |at, part| {
+        cache(at, part, most)
+    })?;
     let counters = each("counters", &file.scope.counters, counter)?;
     let largest = streams.iter().map(|one: &Stream| one.payload_bytes_max);
     let largest = largest.chain(caches.iter().map(|one: &Cache| one.payload_bytes_max));
@@ -150,7 +164,12 @@ pub(super) fn parse(text: &str) -> Result<Scope, ScopeRefused> {
         sessions_per_ip: file.limits.sessions_per_ip,
         trusted_proxies: file.limits.trusted_proxies,
         session: rates("limits.session", file.limits.session, SESSION, largest)?,
-        principal: rates("limits.principal", file.limits.principal, PRINCIPAL, largest)?,
+        principal: rates(
+            "limits.principal",
+            file.limits.principal,
+            PRINCIPAL,
+            largest,
+        )?,
     };
     Ok(Scope {
         field,
@@ -199,12 +218,14 @@ fn resource(at: &str, part: &ResourcePart) -> Result<Resource, ScopeRefused> {
         format!("{:?} must be 1 to 64 of A-Z a-z 0-9 _ -", part.alias)
     })?;
     let name = &part.name;
-    require(name.contains("{scope}") != part.shared, format!("{at}.name"), || {
-        match part.shared {
+    require(
+        name.contains("{scope}") != part.shared,
+        format!("{at}.name"),
+        || match part.shared {
             true => format!("{name:?} is shared and must not contain {{scope}}"),
             false => format!("{name:?} must contain {{scope}}"),
-        }
-    })?;
+        },
+    )?;
     // As long as a name gets, with a value of one character of the narrowest kind.
     let sample = name.replace("{scope}", "a");
     require(
@@ -217,10 +238,13 @@ fn resource(at: &str, part: &ResourcePart) -> Result<Resource, ScopeRefused> {
         format!("{at}.write_burst"),
         || "means nothing without writes_per_s".to_owned(),
     )?;
-    let writes = part.writes_per_s.filter(|&rate| rate > 0).map(|per_second| Rate {
-        per_second,
-        burst: part.write_burst.unwrap_or(per_second).max(1),
-    });
+    let writes = part
+        .writes_per_s
+        .filter(|&rate| rate > 0)
+        .map(|per_second| Rate {
+            per_second,
+            burst: part.write_burst.unwrap_or(per_second).max(1),
+        });
     Ok(Resource {
         alias: part.alias.clone(),
         name: name.clone(),
@@ -251,12 +275,16 @@ fn actions<const N: usize>(
             format!("{action:?} stands twice")
         })?;
     }
-    require(!part.actions.is_empty(), key, || "must list at least one".to_owned())?;
+    require(!part.actions.is_empty(), key, || {
+        "must list at least one".to_owned()
+    })?;
     Ok(listed)
 }
 
 fn absent<T>(at: &str, key: &str, value: Option<T>, kind: &str) -> Result<(), ScopeRefused> {
-    require(value.is_none(), format!("{at}.{key}"), || format!("{kind} have no such key"))
+    require(value.is_none(), format!("{at}.{key}"), || {
+        format!("{kind} have no such key")
+    })
 }
 
 fn payload(at: &str, part: &ResourcePart, most: usize) -> Result<usize, ScopeRefused> {
@@ -329,9 +357,16 @@ fn rates(
         ),
     };
     if let Some(bytes) = rates.bytes {
-        require(bytes.burst >= largest as u64, format!("{at}.byte_burst"), || {
-            format!("{} is less than the largest payload, {largest}", bytes.burst)
-        })?;
+        require(
+            bytes.burst >= largest as u64,
+            format!("{at}.byte_burst"),
+            || {
+                format!(
+                    "{} is less than the largest payload, {largest}",
+                    bytes.burst
+                )
+            },
+        )?;
     }
     Ok(rates)
 }
@@ -362,7 +397,9 @@ mod tests {
 
     fn refused(from: &str, to: &str) -> String {
         assert!(BOARD.contains(from), "{from}");
-        Scope::parse(&BOARD.replacen(from, to, 1)).unwrap_err().to_string()
+        Scope::parse(&BOARD.replacen(from, to, 1))
+            .unwrap_err()
+            .to_string()
     }
 
     #[test]
@@ -372,14 +409,20 @@ mod tests {
         assert_eq!(scope.caches[0].ttl, Some(Duration::from_secs(15)));
         assert!(!scope.allow_throttle);
         let limits = &scope.limits;
-        assert_eq!((limits.sessions_per_principal, limits.sessions_per_ip), (8, 32));
+        assert_eq!(
+            (limits.sessions_per_principal, limits.sessions_per_ip),
+            (8, 32)
+        );
         let writes = limits.session.writes.unwrap();
         assert_eq!((writes.per_second, writes.burst), (50, 100));
         let bytes = limits.principal.bytes.unwrap();
         assert_eq!((bytes.per_second, bytes.burst), (524_288, 2_097_152));
         let alias = scope.streams[0].resource.rate.writes.unwrap();
         assert_eq!((alias.per_second, alias.burst), (20, 20));
-        assert_eq!(scope.message_bytes_max(), 65536usize.div_ceil(3) * 4 + 16384);
+        assert_eq!(
+            scope.message_bytes_max(),
+            65536usize.div_ceil(3) * 4 + 16384
+        );
     }
 
     #[test]
@@ -388,22 +431,62 @@ mod tests {
             ("field = \"board\"", "field = \"token\"", "scope.field"),
             ("field = \"board\"", "field = \"a b\"", "scope.field"),
             ("field = \"board\"", "feild = \"board\"", "feild"),
-            ("alias = \"edits\"", "alias = \"\"", "scope.streams[0].alias"),
+            (
+                "alias = \"edits\"",
+                "alias = \"\"",
+                "scope.streams[0].alias",
+            ),
             ("board-{scope}-edits", "edits", "scope.streams[0].name"),
             ("board-{scope}-edits", "a/{scope}", "scope.streams[0].name"),
-            ("\"publish\", \"subscribe\"", "\"read\"", "scope.streams[0].actions"),
-            ("\"publish\", \"subscribe\"", "\"publish\", \"publish\"", "scope.streams[0].actions"),
+            (
+                "\"publish\", \"subscribe\"",
+                "\"read\"",
+                "scope.streams[0].actions",
+            ),
+            (
+                "\"publish\", \"subscribe\"",
+                "\"publish\", \"publish\"",
+                "scope.streams[0].actions",
+            ),
             ("\"publish\", \"subscribe\"", "", "scope.streams[0].actions"),
             ("writes_per_s = 20", "ttl_s = 3", "scope.streams[0].ttl_s"),
-            ("writes_per_s = 20", "write_burst = 3", "scope.streams[0].write_burst"),
-            ("writes_per_s = 20", "max_payload_bytes = 0", "scope.streams[0].max_payload_bytes"),
+            (
+                "writes_per_s = 20",
+                "write_burst = 3",
+                "scope.streams[0].write_burst",
+            ),
+            (
+                "writes_per_s = 20",
+                "max_payload_bytes = 0",
+                "scope.streams[0].max_payload_bytes",
+            ),
             ("ttl_s = 15", "ttl_s = 0", "scope.caches[0].ttl_s"),
-            ("ttl_s = 15", "stamp_sender = true", "scope.caches[0].stamp_sender"),
+            (
+                "ttl_s = 15",
+                "stamp_sender = true",
+                "scope.caches[0].stamp_sender",
+            ),
             ("ttl_s = 15", "shared = true", "scope.caches[0].name"),
-            ("[\"add\"]", "[\"add\", \"get\"]", "scope.counters[0].actions"),
-            ("[\"add\"]", "[\"add\"]\nmax_payload_bytes = 3", "scope.counters[0].max_payload_bytes"),
-            ("[\"add\"]", "[\"add\"]\n[limits]\nmax_payload_bytes = 3000000", "limits.session.byte_burst"),
-            ("[\"add\"]", "[\"add\"]\n[limits.session]\nwrites = 3", "writes"),
+            (
+                "[\"add\"]",
+                "[\"add\", \"get\"]",
+                "scope.counters[0].actions",
+            ),
+            (
+                "[\"add\"]",
+                "[\"add\"]\nmax_payload_bytes = 3",
+                "scope.counters[0].max_payload_bytes",
+            ),
+            (
+                "[\"add\"]",
+                "[\"add\"]\n[limits]\nmax_payload_bytes = 3000000",
+                "limits.session.byte_burst",
+            ),
+            (
+                "[\"add\"]",
+                "[\"add\"]\n[limits.session]\nwrites = 3",
+                "writes",
+            ),
         ] {
             let text = refused(from, to);
             assert!(text.contains(key), "{to}: {text}");

@@ -184,14 +184,18 @@ mod tests {
             start_offset: Some(3),
             live_offset: None,
         };
-        let expected = r#"{"type":"subscribed","stream":"edits","start_offset":3,"live_offset":null}"#;
+        let expected =
+            r#"{"type":"subscribed","stream":"edits","start_offset":3,"live_offset":null}"#;
         assert_eq!(subscribed.to_text(), expected);
         let value = Answer::CacheValue {
             id: 4,
             payload: Some(Base64(Bytes::from_static(b"hi"))),
             version: None,
         };
-        assert_eq!(value.to_text(), r#"{"type":"cache_value","id":4,"payload":"aGk="}"#);
+        assert_eq!(
+            value.to_text(),
+            r#"{"type":"cache_value","id":4,"payload":"aGk="}"#
+        );
         let versioned = Answer::CacheValue {
             id: 4,
             payload: None,

@@ -189,8 +189,9 @@ impl Join {
     /// # Errors
     /// The fault to close with.
     pub(crate) fn read(text: &str, field: &str) -> Result<Self, Fault> {
-        let message: Map<String, Value> = serde_json::from_str(text)
-            .map_err(|error| Fault::bad_request(format!("the first message is no JSON object: {error}")))?;
+        let message: Map<String, Value> = serde_json::from_str(text).map_err(|error| {
+            Fault::bad_request(format!("the first message is no JSON object: {error}"))
+        })?;
         let word = |key: &str| match message.get(key) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.clone())),
@@ -203,15 +204,20 @@ impl Join {
             None | Some(Value::Null) => {}
             Some(Value::Number(number)) if number.as_u64() == Some(super::PROTOCOL) => {}
             Some(other) => {
-                let message = format!("protocol {other} is not spoken here; {} is", super::PROTOCOL);
+                let message = format!(
+                    "protocol {other} is not spoken here; {} is",
+                    super::PROTOCOL
+                );
                 return Err(Fault::new(Code::Unsupported, message));
             }
         }
         let features = match message.get("features") {
             None | Some(Value::Null) => Vec::new(),
-            Some(Value::Array(list)) if list.len() <= FEATURES_MAX => {
-                list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
-            }
+            Some(Value::Array(list)) if list.len() <= FEATURES_MAX => list
+                .iter()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
             Some(_) => return Err(Fault::bad_request("`features` must be a list of names")),
         };
         let scope = word(field)?.filter(|scope| crate::scope::is_plain(scope));
@@ -261,48 +267,124 @@ impl Message {
                 }))
             }
             "counter_add" => {
-                let CounterAddText { counter, key, delta, id } = fields(kind, text)?;
-                Ok(Self::CounterAdd { counter, key, delta, id })
+                let CounterAddText {
+                    counter,
+                    key,
+                    delta,
+                    id,
+                } = fields(kind, text)?;
+                Ok(Self::CounterAdd {
+                    counter,
+                    key,
+                    delta,
+                    id,
+                })
             }
             "cache_get" => {
                 let CacheGetText { cache, key, id } = fields(kind, text)?;
                 Ok(Self::CacheGet { cache, key, id })
             }
             "cache_put" => {
-                let CachePutText { cache, key, payload: text } = fields(kind, text)?;
+                let CachePutText {
+                    cache,
+                    key,
+                    payload: text,
+                } = fields(kind, text)?;
                 let payload = payload(&text).map_err(|fault| fault.cache(&cache))?;
-                Ok(Self::CachePut { cache, key, payload })
+                Ok(Self::CachePut {
+                    cache,
+                    key,
+                    payload,
+                })
             }
             "cache_delete" => {
                 let CacheDeleteText { cache, key } = fields(kind, text)?;
                 Ok(Self::CacheDelete { cache, key })
             }
             "cache_put_if" => {
-                let CachePutIfText { cache, key, payload: text, condition, id } = fields(kind, text)?;
+                let CachePutIfText {
+                    cache,
+                    key,
+                    payload: text,
+                    condition,
+                    id,
+                } = fields(kind, text)?;
                 let payload = payload(&text).map_err(|fault| fault.cache(&cache))?;
-                Ok(Self::CachePutIf { cache, key, payload, condition, id })
+                Ok(Self::CachePutIf {
+                    cache,
+                    key,
+                    payload,
+                    condition,
+                    id,
+                })
             }
             "cache_delete_if" => {
-                let CacheDeleteIfText { cache, key, version, id } = fields(kind, text)?;
-                Ok(Self::CacheDeleteIf { cache, key, version, id })
+                let CacheDeleteIfText {
+                    cache,
+                    key,
+                    version,
+                    id,
+                } = fields(kind, text)?;
+                Ok(Self::CacheDeleteIf {
+                    cache,
+                    key,
+                    version,
+                    id,
+                })
             }
             "cache_watch" => {
                 let CacheWatchText { cache } = fields(kind, text)?;
                 Ok(Self::CacheWatch { cache })
             }
             "state_get" => {
-                let StateGetText { stream, key, entity, shard, id } = fields(kind, text)?;
+                let StateGetText {
+                    stream,
+                    key,
+                    entity,
+                    shard,
+                    id,
+                } = fields(kind, text)?;
                 let entity = entity.unwrap_or_default();
-                Ok(Self::StateGet { stream, key, entity, shard, id })
+                Ok(Self::StateGet {
+                    stream,
+                    key,
+                    entity,
+                    shard,
+                    id,
+                })
             }
             "read" => {
-                let ReadText { stream, from, end, max, shard, id } = fields(kind, text)?;
+                let ReadText {
+                    stream,
+                    from,
+                    end,
+                    max,
+                    shard,
+                    id,
+                } = fields(kind, text)?;
                 let most = max.unwrap_or(0);
-                Ok(Self::Read { stream, from, end, most, shard, id })
+                Ok(Self::Read {
+                    stream,
+                    from,
+                    end,
+                    most,
+                    shard,
+                    id,
+                })
             }
             "offset_for_time" => {
-                let OffsetForTimeText { stream, at_us, shard, id } = fields(kind, text)?;
-                Ok(Self::OffsetForTime { stream, at_us, shard, id })
+                let OffsetForTimeText {
+                    stream,
+                    at_us,
+                    shard,
+                    id,
+                } = fields(kind, text)?;
+                Ok(Self::OffsetForTime {
+                    stream,
+                    at_us,
+                    shard,
+                    id,
+                })
             }
             "throttle" => {
                 let ThrottleText { bits_per_second } = fields(kind, text)?;
@@ -314,7 +396,10 @@ impl Message {
             }
             "sign_out" => Ok(Self::SignOut),
             "join" => Err(Fault::bad_request("there was a `join` already")),
-            other => Err(Fault::new(Code::Unsupported, format!("no message is called {other:?}"))),
+            other => Err(Fault::new(
+                Code::Unsupported,
+                format!("no message is called {other:?}"),
+            )),
         }
     }
 
@@ -370,7 +455,8 @@ fn fields<'a, T: Deserialize<'a>>(kind: &str, text: &'a str) -> Result<T, Fault>
 
 fn payload(text: &str) -> Result<Bytes, Fault> {
     let decoded = STANDARD.decode(text);
-    let decoded = decoded.map_err(|error| Fault::bad_request(format!("`payload` is no base64: {error}")))?;
+    let decoded =
+        decoded.map_err(|error| Fault::bad_request(format!("`payload` is no base64: {error}")))?;
     Ok(decoded.into())
 }
 
@@ -505,23 +591,36 @@ mod tests {
         let Message::Publish(publish) = Message::read(text).unwrap() else {
             panic!("a publish");
         };
-        assert_eq!((publish.payload.as_ref(), publish.ack, publish.id), (&b"hi"[..], true, 77));
-        let Message::Publish(same) = Message::read_binary(binary(1, b"hi").freeze()).unwrap() else {
+        assert_eq!(
+            (publish.payload.as_ref(), publish.ack, publish.id),
+            (&b"hi"[..], true, 77)
+        );
+        let Message::Publish(same) = Message::read_binary(binary(1, b"hi").freeze()).unwrap()
+        else {
             panic!("a publish");
         };
         assert_eq!(same.stream, Named::Number(1));
-        assert_eq!((same.payload, same.ack, same.id), (publish.payload, true, 77));
+        assert_eq!(
+            (same.payload, same.ack, same.id),
+            (publish.payload, true, 77)
+        );
     }
 
     #[test]
     fn what_cannot_be_read_is_a_bad_request_with_its_id() {
         assert_eq!(code("{"), (Code::BadRequest, None));
         assert_eq!(code("[]"), (Code::BadRequest, None));
-        assert_eq!(code(r#"{"type":"publish","id":3}"#), (Code::BadRequest, Some(3)));
+        assert_eq!(
+            code(r#"{"type":"publish","id":3}"#),
+            (Code::BadRequest, Some(3))
+        );
         let wrong = r#"{"type":"publish","stream":"s","payload":"aGk","ack":true,"id":3}"#;
         assert_eq!(code(wrong), (Code::BadRequest, Some(3)));
         assert_eq!(code(r#"{"type":"join"}"#), (Code::BadRequest, None));
-        assert_eq!(code(r#"{"type":"dance","id":9}"#), (Code::Unsupported, Some(9)));
+        assert_eq!(
+            code(r#"{"type":"dance","id":9}"#),
+            (Code::Unsupported, Some(9))
+        );
     }
 
     #[test]
@@ -562,9 +661,15 @@ mod tests {
             "board",
         );
         let join = join.unwrap();
-        assert_eq!((join.scope.as_str(), join.features), ("b-1", vec!["binary".to_owned()]));
+        assert_eq!(
+            (join.scope.as_str(), join.features),
+            ("b-1", vec!["binary".to_owned()])
+        );
         let fault = |text| Join::read(text, "board").unwrap_err().code;
-        assert_eq!(fault(r#"{"type":"join","board":"b","protocol":2}"#), Code::Unsupported);
+        assert_eq!(
+            fault(r#"{"type":"join","board":"b","protocol":2}"#),
+            Code::Unsupported
+        );
         assert_eq!(fault(r#"{"type":"join","board":"b/1"}"#), Code::BadRequest);
         assert_eq!(fault(r#"{"type":"join","room":"b"}"#), Code::BadRequest);
         assert_eq!(fault(r#"{"type":"publish"}"#), Code::BadRequest);

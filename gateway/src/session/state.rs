@@ -188,21 +188,39 @@ impl Session {
             Message::Subscribe { wanted } => self.subscribe(wanted).map(Some),
             Message::SubscribeMany { .. } => Ok(None),
             Message::Publish(publish) => self.publish(publish, now, people),
-            Message::CounterAdd { counter, key, delta, id } => {
+            Message::CounterAdd {
+                counter,
+                key,
+                delta,
+                id,
+            } => {
                 let named = self.counter(&counter);
                 let counter = named.map_err(|fault| tell(fault.id(Some(id))))?;
                 plain_key(&key).map_err(|fault| tell(fault.id(Some(id))))?;
                 let fault = Fault::new(Code::CounterFailed, "").id(Some(id));
                 self.charge((Kind::Counter, counter), 0, fault, now, people)?;
-                self.writes.push(Write::Add { counter, key, delta, id });
+                self.writes.push(Write::Add {
+                    counter,
+                    key,
+                    delta,
+                    id,
+                });
                 Ok(None)
             }
-            Message::CachePut { cache: alias, key, payload } => {
+            Message::CachePut {
+                cache: alias,
+                key,
+                payload,
+            } => {
                 let cache = self.cache_to_write(&alias, &key, payload.len());
                 let cache = cache.map_err(|refusal| refusal.with(|fault| fault.cache(&alias)))?;
                 let fault = Fault::new(Code::CacheFailed, "").cache(&alias);
                 self.charge((Kind::Cache, cache), payload.len(), fault, now, people)?;
-                self.writes.push(Write::Put { cache, key, payload });
+                self.writes.push(Write::Put {
+                    cache,
+                    key,
+                    payload,
+                });
                 Ok(None)
             }
             Message::CacheDelete { cache: alias, key } => {
@@ -213,27 +231,53 @@ impl Session {
                 self.writes.push(Write::Delete { cache, key });
                 Ok(None)
             }
-            Message::CachePutIf { cache: alias, key, payload, condition, id } => {
+            Message::CachePutIf {
+                cache: alias,
+                key,
+                payload,
+                condition,
+                id,
+            } => {
                 self.needs(Feature::CacheVersions, "cache_put_if", Some(id))?;
                 let marked = |fault: Fault| fault.cache(&alias).id(Some(id));
                 let cache = self.cache_to_write(&alias, &key, payload.len());
                 let cache = cache.map_err(|refusal| refusal.with(marked))?;
                 let fault = marked(Fault::new(Code::CacheFailed, ""));
                 self.charge((Kind::Cache, cache), payload.len(), fault, now, people)?;
-                self.writes.push(Write::PutIf { cache, key, payload, condition, id });
+                self.writes.push(Write::PutIf {
+                    cache,
+                    key,
+                    payload,
+                    condition,
+                    id,
+                });
                 Ok(None)
             }
-            Message::CacheDeleteIf { cache: alias, key, version, id } => {
+            Message::CacheDeleteIf {
+                cache: alias,
+                key,
+                version,
+                id,
+            } => {
                 self.needs(Feature::CacheVersions, "cache_delete_if", Some(id))?;
                 let marked = |fault: Fault| fault.cache(&alias).id(Some(id));
                 let cache = self.cache_to_write(&alias, &key, 0);
                 let cache = cache.map_err(|refusal| refusal.with(marked))?;
                 let fault = marked(Fault::new(Code::CacheFailed, ""));
                 self.charge((Kind::Cache, cache), 0, fault, now, people)?;
-                self.writes.push(Write::DeleteIf { cache, key, version, id });
+                self.writes.push(Write::DeleteIf {
+                    cache,
+                    key,
+                    version,
+                    id,
+                });
                 Ok(None)
             }
-            Message::CacheGet { cache: alias, key, id } => {
+            Message::CacheGet {
+                cache: alias,
+                key,
+                id,
+            } => {
                 let cache = self.cache(&alias, "read", |rights| &rights.read);
                 let cache = cache.and_then(|cache| plain_key(&key).map(|()| cache));
                 let cache = cache.map_err(|fault| tell(fault.cache(&alias).id(Some(id))))?;
@@ -241,9 +285,17 @@ impl Session {
             }
             Message::CacheWatch { cache: alias } => {
                 let cache = self.cache(&alias, "watch", |rights| &rights.watch);
-                Ok(Some(Effect::Watch(cache.map_err(|fault| tell(fault.cache(&alias)))?)))
+                Ok(Some(Effect::Watch(
+                    cache.map_err(|fault| tell(fault.cache(&alias)))?,
+                )))
             }
-            Message::StateGet { stream, key, entity, shard, id } => {
+            Message::StateGet {
+                stream,
+                key,
+                entity,
+                shard,
+                id,
+            } => {
                 self.needs(Feature::State, "state_get", Some(id))?;
                 let stream = self.readable(&stream, shard, id)?;
                 let printable = key.bytes().all(|byte| byte.is_ascii_graphic());
@@ -255,19 +307,55 @@ impl Session {
                     let fault = Fault::bad_request("`entity` and `shard` exclude each other");
                     return Err(tell(fault.id(Some(id))));
                 }
-                self.ask(Ask::StateGet { stream, key, entity, shard, id })
+                self.ask(Ask::StateGet {
+                    stream,
+                    key,
+                    entity,
+                    shard,
+                    id,
+                })
             }
-            Message::Read { stream, from, end, most, shard, id } => {
+            Message::Read {
+                stream,
+                from,
+                end,
+                most,
+                shard,
+                id,
+            } => {
                 self.needs(Feature::Read, "read", Some(id))?;
                 let stream = self.readable(&stream, shard, id)?;
                 let shard = shard.unwrap_or(0);
-                self.read(Ask::Read { stream, from, end, most, shard, id }, id)
+                self.read(
+                    Ask::Read {
+                        stream,
+                        from,
+                        end,
+                        most,
+                        shard,
+                        id,
+                    },
+                    id,
+                )
             }
-            Message::OffsetForTime { stream, at_us, shard, id } => {
+            Message::OffsetForTime {
+                stream,
+                at_us,
+                shard,
+                id,
+            } => {
                 self.needs(Feature::Time, "offset_for_time", Some(id))?;
                 let stream = self.readable(&stream, shard, id)?;
                 let shard = shard.unwrap_or(0);
-                self.read(Ask::OffsetForTime { stream, at_us, shard, id }, id)
+                self.read(
+                    Ask::OffsetForTime {
+                        stream,
+                        at_us,
+                        shard,
+                        id,
+                    },
+                    id,
+                )
             }
             Message::Throttle { bits_per_second } => self.throttle(bits_per_second),
             Message::Refresh { token } => {
@@ -337,7 +425,12 @@ impl Session {
     }
 
     fn publish(&mut self, publish: Publish, now: Duration, people: &People) -> Heard {
-        let Publish { stream, payload, ack, id } = publish;
+        let Publish {
+            stream,
+            payload,
+            ack,
+            id,
+        } = publish;
         let place = match &stream {
             Named::Alias(alias) => self.stream(alias, "publish", |rights| &rights.publish),
             Named::Number(_) if !self.features.has(Feature::Binary) => {
@@ -346,11 +439,20 @@ impl Session {
             Named::Number(number) => self.stream_numbered(*number),
         };
         let stream = place.map_err(|fault| tell(fault.id(Some(id))))?;
-        let most = self.scope.streams.get(stream).map_or(0, |one| one.payload_bytes_max);
+        let most = self
+            .scope
+            .streams
+            .get(stream)
+            .map_or(0, |one| one.payload_bytes_max);
         fits(payload.len(), most).map_err(|refusal| refusal.with(|fault| fault.id(Some(id))))?;
         let fault = Fault::new(Code::PublishFailed, "").id(Some(id));
         self.charge((Kind::Stream, stream), payload.len(), fault, now, people)?;
-        self.writes.push(Write::Publish { stream, payload, ack, id });
+        self.writes.push(Write::Publish {
+            stream,
+            payload,
+            ack,
+            id,
+        });
         Ok(None)
     }
 
@@ -367,9 +469,9 @@ impl Session {
             return Err(tell(unsupported("`throttle`")));
         }
         match bits_per_second {
-            Some(bits) if !bits.is_finite() || bits < 1.0 => {
-                Err(tell(Fault::bad_request("`bits_per_second` must be at least 1, or null")))
-            }
+            Some(bits) if !bits.is_finite() || bits < 1.0 => Err(tell(Fault::bad_request(
+                "`bits_per_second` must be at least 1, or null",
+            ))),
             bits => Ok(Some(Effect::Throttle(bits))),
         }
     }
@@ -409,25 +511,45 @@ impl Session {
     }
 
     fn cache_to_write(&self, alias: &str, key: &str, bytes: usize) -> Result<usize, Effect> {
-        let cache = self.cache(alias, "write", |rights| &rights.write).map_err(tell)?;
+        let cache = self
+            .cache(alias, "write", |rights| &rights.write)
+            .map_err(tell)?;
         plain_key(key).map_err(tell)?;
-        let most = self.scope.caches.get(cache).map_or(0, |one| one.payload_bytes_max);
+        let most = self
+            .scope
+            .caches
+            .get(cache)
+            .map_or(0, |one| one.payload_bytes_max);
         fits(bytes, most)?;
         Ok(cache)
     }
 
-    fn stream(&self, alias: &str, action: &str, list: fn(&Rights) -> &Vec<bool>) -> Result<usize, Fault> {
+    fn stream(
+        &self,
+        alias: &str,
+        action: &str,
+        list: fn(&Rights) -> &Vec<bool>,
+    ) -> Result<usize, Fault> {
         let place = self.scope.stream(alias);
         allowed(place, list(&self.rights), ("stream", alias, action))
     }
 
-    fn cache(&self, alias: &str, action: &str, list: fn(&Rights) -> &Vec<bool>) -> Result<usize, Fault> {
+    fn cache(
+        &self,
+        alias: &str,
+        action: &str,
+        list: fn(&Rights) -> &Vec<bool>,
+    ) -> Result<usize, Fault> {
         let place = self.scope.cache(alias);
         allowed(place, list(&self.rights), ("cache", alias, action))
     }
 
     fn counter(&self, alias: &str) -> Result<usize, Fault> {
-        allowed(self.scope.counter(alias), &self.rights.add, ("counter", alias, "add"))
+        allowed(
+            self.scope.counter(alias),
+            &self.rights.add,
+            ("counter", alias, "add"),
+        )
     }
 
     /// Takes a write from every limit it counts against. `fault` is what it fails with, without words.
@@ -439,12 +561,17 @@ impl Session {
         now: Duration,
         people: &People,
     ) -> Result<(), Effect> {
-        let rate = self.resource(kind, place).map(|one| one.rate).unwrap_or_default();
+        let rate = self
+            .resource(kind, place)
+            .map(|one| one.rate)
+            .unwrap_or_default();
         let mut none = Buckets::default();
         let alias = match rate.writes {
             Some(_) => {
                 let fresh = || Buckets::new(rate, now);
-                self.alias_buckets.entry((kind, place)).or_insert_with(fresh)
+                self.alias_buckets
+                    .entry((kind, place))
+                    .or_insert_with(fresh)
             }
             None => &mut none,
         };
@@ -453,7 +580,10 @@ impl Session {
     }
 
     fn over(&self, over: Over, mut fault: Fault) -> Fault {
-        fault.message = format!("too many writes; the next may come in {} ms", over.wait.as_millis());
+        fault.message = format!(
+            "too many writes; the next may come in {} ms",
+            over.wait.as_millis()
+        );
         if self.features.has(Feature::RateLimited) {
             fault.code = Code::RateLimited;
             fault = fault.retry_after(over.wait);
@@ -500,10 +630,14 @@ fn allowed(
     (kind, alias, action): (&str, &str, &str),
 ) -> Result<usize, Fault> {
     let Some(place) = place else {
-        return Err(Fault::bad_request(format!("no {kind} is called {alias:?} here")));
+        return Err(Fault::bad_request(format!(
+            "no {kind} is called {alias:?} here"
+        )));
     };
     if rights.get(place) != Some(&true) {
-        return Err(Fault::bad_request(format!("{action} is not allowed on {kind} {alias:?}")));
+        return Err(Fault::bad_request(format!(
+            "{action} is not allowed on {kind} {alias:?}"
+        )));
     }
     Ok(place)
 }
@@ -512,7 +646,9 @@ fn plain_key(key: &str) -> Result<(), Fault> {
     if is_plain(key) {
         return Ok(());
     }
-    Err(Fault::bad_request("`key` must be 1 to 64 of A-Z a-z 0-9 _ -"))
+    Err(Fault::bad_request(
+        "`key` must be 1 to 64 of A-Z a-z 0-9 _ -",
+    ))
 }
 
 fn fits(bytes: usize, most: usize) -> Result<(), Effect> {
@@ -520,7 +656,10 @@ fn fits(bytes: usize, most: usize) -> Result<(), Effect> {
         return Ok(());
     }
     let message = format!("a payload of {bytes} bytes is more than {most}");
-    Err(Effect::Limited(Limited::MessageSize, Fault::bad_request(message)))
+    Err(Effect::Limited(
+        Limited::MessageSize,
+        Fault::bad_request(message),
+    ))
 }
 
 #[cfg(test)]

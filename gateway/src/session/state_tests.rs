@@ -50,7 +50,8 @@ impl Talk {
     }
 
     fn say(&mut self, text: &str) -> Vec<Effect> {
-        self.session.hear(Message::read(text), Duration::ZERO, &self.people)
+        self.session
+            .hear(Message::read(text), Duration::ZERO, &self.people)
     }
 
     fn fault(&mut self, text: &str) -> Fault {
@@ -76,12 +77,22 @@ fn unknown_names_and_forbidden_actions_are_bad_requests_with_their_id() {
         r#"{"type":"cache_get","cache":"x","key":"a","id":5}"#,
     ] {
         let fault = talk.fault(text);
-        assert_eq!((fault.code, fault.id), (Code::BadRequest, Some(5)), "{text}");
+        assert_eq!(
+            (fault.code, fault.id),
+            (Code::BadRequest, Some(5)),
+            "{text}"
+        );
     }
     let fault = talk.fault(r#"{"type":"cache_put","cache":"presence","key":"","payload":""}"#);
-    assert_eq!((fault.code, fault.cache.as_deref()), (Code::BadRequest, Some("presence")));
+    assert_eq!(
+        (fault.code, fault.cache.as_deref()),
+        (Code::BadRequest, Some("presence"))
+    );
     let fault = talk.fault(r#"{"type":"subscribe","stream":"x","from":"live"}"#);
-    assert_eq!((fault.code, fault.stream.as_deref()), (Code::BadRequest, Some("x")));
+    assert_eq!(
+        (fault.code, fault.stream.as_deref()),
+        (Code::BadRequest, Some("x"))
+    );
 }
 
 #[test]
@@ -97,7 +108,10 @@ fn a_payload_over_its_streams_limit_is_a_bad_request_and_counted() {
 
 #[test]
 fn a_write_over_the_rate_fails_with_its_own_code_or_with_the_features() {
-    for (features, code) in [(&[][..], Code::PublishFailed), (&["rate_limited"], Code::RateLimited)] {
+    for (features, code) in [
+        (&[][..], Code::PublishFailed),
+        (&["rate_limited"], Code::RateLimited),
+    ] {
         let mut talk = Talk::with(features);
         for id in 0..3 {
             assert!(talk.say(&publish(id)).is_empty());
@@ -128,7 +142,11 @@ fn what_was_not_agreed_on_is_unsupported() {
     }
     let mut frame = vec![2, 32];
     frame.resize(32, 0);
-    let heard = talk.session.hear(Message::read_binary(frame.into()), Duration::ZERO, &talk.people);
+    let heard = talk.session.hear(
+        Message::read_binary(frame.into()),
+        Duration::ZERO,
+        &talk.people,
+    );
     assert!(matches!(&heard[..], [Effect::Tell(fault)] if fault.code == Code::Unsupported));
 }
 
@@ -138,7 +156,12 @@ fn several_subscriptions_are_answered_each_in_order() {
     let effects = talk.say(
         r#"{"type":"subscribe","streams":[{"stream":"news","from":7},{"stream":"x","from":0},{"stream":"edits","from":"live"}]}"#,
     );
-    let [Effect::Subscribe(news), Effect::Tell(unknown), Effect::Subscribe(edits)] = &effects[..] else {
+    let [
+        Effect::Subscribe(news),
+        Effect::Tell(unknown),
+        Effect::Subscribe(edits),
+    ] = &effects[..]
+    else {
         panic!("{effects:?}");
     };
     assert_eq!((news.stream, news.sub, news.from), (1, 1, Begin::Offset(7)));

@@ -121,7 +121,13 @@ mod tests {
     #[test]
     fn publishes_to_one_stream_follow_each_other_and_all_else_waits_its_turn() {
         let mut writes = Writes::default();
-        for write in [publish(0, 1), publish(0, 2), publish(1, 3), put("a"), put("b")] {
+        for write in [
+            publish(0, 1),
+            publish(0, 2),
+            publish(1, 3),
+            put("a"),
+            put("b"),
+        ] {
             writes.push(write);
         }
         assert_eq!(writes.next(), Some(publish(0, 1)));
