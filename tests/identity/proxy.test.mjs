@@ -112,20 +112,18 @@ test('a person signs in over https, his cookie is a secure one, and his page joi
   const { page: opened, close } = await page({ ignoreHTTPSErrors: true });
   await atCertified(opened, `${site}/auth/login?return_to=/live`, 'ann');
   await opened.waitForURL(`${site}/live`);
-  {
-    const [held] = (await opened.context().cookies(site)).filter(({ name }) => name === '__Host-felix_session');
-    assert.deepEqual([held.secure, held.httpOnly, held.sameSite, held.domain], [true, true, 'Lax', '127.0.0.1']);
-    const first = await opened.evaluate(
-      () =>
-        new Promise((done) => {
-          const socket = new WebSocket(`${location.origin.replace('http', 'ws')}/ws`);
-          socket.onopen = () => socket.send(JSON.stringify({ type: 'join', room: '7' }));
-          socket.onmessage = ({ data }) => done(JSON.parse(data));
-          socket.onclose = ({ code }) => done({ type: 'closed', code });
-        }),
-    );
-    assert.equal(first.type, 'hello', JSON.stringify(first));
-  }
+  const [held] = (await opened.context().cookies(site)).filter(({ name }) => name === '__Host-felix_session');
+  assert.deepEqual([held.secure, held.httpOnly, held.sameSite, held.domain], [true, true, 'Lax', '127.0.0.1']);
+  const first = await opened.evaluate(
+    () =>
+      new Promise((done) => {
+        const socket = new WebSocket(`${location.origin.replace('http', 'ws')}/ws`);
+        socket.onopen = () => socket.send(JSON.stringify({ type: 'join', room: '7' }));
+        socket.onmessage = ({ data }) => done(JSON.parse(data));
+        socket.onclose = ({ code }) => done({ type: 'closed', code });
+      }),
+  );
+  assert.equal(first.type, 'hello', JSON.stringify(first));
   await close();
 });
 
