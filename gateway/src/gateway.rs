@@ -15,6 +15,7 @@ use crate::door::{Door, DoorRefused};
 use crate::limits::{DRAIN_TIMEOUT, SWEEP_INTERVAL, UPKEEP_INTERVAL};
 use crate::metrics::Metrics;
 use crate::pages::Pages;
+use crate::rooms::Rooms;
 use crate::scope::buckets::People;
 use crate::scope::{Scope, ScopeRefused};
 use crate::upstream::reach::{Reach, RootsRefused};
@@ -80,12 +81,13 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
     config.check(embedding.scope.is_some())?;
     let scope = Arc::new(read_scope(&config, embedding.scope)?);
     let door = Door::open(&config, scope.limits.trusted_proxies)?;
-    let reach = Reach::read(&config)?;
+    let reach = Reach::read(&config, door.identity.connection_tokens())?;
     let (listener, address) = bind(config.listen).await?;
     let console = door.console(&config)?;
     let app = App::new(Shared {
         metrics: Metrics::new(),
         people: People::new(&scope.limits),
+        rooms: Rooms::default(),
         at_ip: Arc::default(),
         of_person: Arc::default(),
         feeds: Arc::default(),
