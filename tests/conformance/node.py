@@ -40,24 +40,23 @@ class Node:
     controlplane_token: str
     bootstrap_url: str
     kafka_bootstrap: str = ""
+    broker_admin_url: str = ""
     pid: int = 0
     tenants: dict[str, str] = field(default_factory=dict)
 
     def create_stream(self, *, name: str | None = None, tenant: str = "dev", **settings) -> str:
         """Creates a stream with one shard that is durable, unless the settings say otherwise; gives its name."""
         name = name or f"stream-{next(NAMES)}"
-        body = {
-            "stream": name,
-            "kind": "Stream",
-            "shards": 1,
-            "retention": {"max_age_seconds": None, "max_size_bytes": None},
-            "consistency": "Leader",
-            "delivery": "AtLeastOnce",
-            "durable": True,
-            **settings,
-        }
+        body = stream_of(name, settings)
         self.request("POST", f"/v1/tenants/{tenant}/namespaces/default/streams", body, tenant)
         return name
+
+    def create_streams_together(self, count: int) -> list[str]:
+        """Creates streams in one batch; gives their names."""
+        names = [f"stream-{next(NAMES)}" for _ in range(count)]
+        body = {"streams": [stream_of(name, {}) for name in names]}
+        self.request("POST", f"/v1/tenants/{self.tenant}/namespaces/default/resources", body)
+        return names
 
     def create_cache(self, *, name: str | None = None, **settings) -> str:
         """Creates a cache with one shard, unless the settings say otherwise; gives its name."""
@@ -98,6 +97,20 @@ class Node:
         return send("POST", url, body, {"X-Felix-Bootstrap-Token": secret})
 
 
+def stream_of(name: str, settings: dict) -> dict:
+    """What creates a durable stream with one shard, unless the settings say otherwise."""
+    return {
+        "stream": name,
+        "kind": "Stream",
+        "shards": 1,
+        "retention": {"max_age_seconds": None, "max_size_bytes": None},
+        "consistency": "Leader",
+        "delivery": "AtLeastOnce",
+        "durable": True,
+        **settings,
+    }
+
+
 def send(method: str, url: str, body: dict | None, headers: dict[str, str]):
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(
@@ -112,10 +125,13 @@ def send(method: str, url: str, body: dict | None, headers: dict[str, str]):
 
 
 @contextlib.contextmanager
-def start(quota: str | None = None) -> Iterator[Node]:
-    """Starts `felixctl dev` with directories of its own, waits until it is ready, and stops it at the end."""
+def start(quota: str | None = None, **more: str) -> Iterator[Node]:
+    """Starts `felixctl dev` with directories of its own, waits until it is ready, and stops it at the end; `more` goes
+    into its environment."""
     with scratch() as directory:
-        environment = {"FELIX_TENANT_PUBLISH_QUOTAS": quota} if quota else {}
+        environment = dict(more)
+        if quota:
+            environment["FELIX_TENANT_PUBLISH_QUOTAS"] = quota
         ready = directory / "ready.json"
         command = ["felixctl", "dev", "--data-dir", str(directory / "node"), "--ready-file", str(ready)]
         with running(directory, [*command, "--port-base", "0"], environment) as process:
@@ -192,7 +208,7 @@ def scratch() -> Iterator[pathlib.Path]:
 @contextlib.contextmanager
 def running(directory: pathlib.Path, command: list[str], variables: dict[str, str]) -> Iterator[subprocess.Popen]:
     """A program of the directory given on the command line; it is stopped at the end, and killed if it will not."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("FELIX_")}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("FELIX_", "GATEWAY_"))}
     environment |= {"XDG_CONFIG_HOME": f"{directory}/config", "XDG_DATA_HOME": f"{directory}/data", **variables}
     program = pathlib.Path(sys.argv[1], command[0])
     with open(directory / f"{command[0]}.log", "wb") as log:

@@ -13,6 +13,8 @@ use serde::Serialize;
 
 use crate::identity::Refused;
 
+/// Bytes of a refusal of the framework that are passed on.
+const REFUSAL_BYTES: usize = 4 * 1024;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Whether trying again can help, as the page reads it.
@@ -275,7 +277,7 @@ impl IntoResponse for Refusal {
 /// Gives every request a number, and refusals their body with it.
 pub(super) async fn finish(request: Request, next: Next) -> Response {
     let id = request_id();
-    let response = next.run(request).await;
+    let response = worded(next.run(request).await).await;
     let refusal = response.extensions().get::<Refusal>();
     let mut response = match refusal {
         None => response,
@@ -303,6 +305,26 @@ pub(super) async fn finish(request: Request, next: Next) -> Response {
         HeaderValue::from_static("no-store"),
     );
     response
+}
+
+/// Puts what the framework refused, a body that is too long or a query that cannot be read, into the one shape.
+async fn worded(response: Response) -> Response {
+    let status = response.status();
+    let plain = response.extensions().get::<Refusal>().is_none();
+    if !(plain && (status.is_client_error() || status.is_server_error())) {
+        return response;
+    }
+    let code = match status {
+        StatusCode::PAYLOAD_TOO_LARGE => "too_large",
+        StatusCode::METHOD_NOT_ALLOWED => "method_not_allowed",
+        StatusCode::NOT_FOUND => "not_found",
+        _ if status.is_server_error() => "unavailable",
+        _ => "invalid",
+    };
+    let text = axum::body::to_bytes(response.into_body(), REFUSAL_BYTES).await;
+    let text = text.unwrap_or_default();
+    let message = String::from_utf8_lossy(&text);
+    Refusal::new(status, code, message.trim()).into_response()
 }
 
 fn request_id() -> String {

@@ -120,7 +120,7 @@ class Client(Logins):
         assert b"orders" in listed
 
     def is_refused_with_a_wrong_token(self):
-        said = self.kcat("-L", *self.plain("nonsense"), ok=False)
+        said = self.kcat("-L", "-m", "10", *self.plain("nonsense"), ok=False)
         assert b"uthentication" in said, said
 
     # librdkafka has it as Debian builds it, but kcat cannot give it a token; and it renews no login before 2.2.
