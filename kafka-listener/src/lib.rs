@@ -32,4 +32,5 @@ pub use config::{Config, ConfigRefused, ENVIRONMENT};
 pub use listener::{Anonymous, Embedding, Running, StartRefused, start};
 pub use metrics::CATALOGUE as METRICS;
 pub use tls::TlsRefused;
+pub use wire::sample::{Draw, sample, served};
 pub use upstream::RootsRefused;
