@@ -417,7 +417,10 @@ mod tests {
     #[test]
     fn a_private_key_is_not_printed() {
         let shown = format!("{:?}", builder().client_identity_pem("chain", "private"));
-        assert!(!shown.contains("private") && !shown.contains("112, 114"), "{shown}");
+        assert!(
+            !shown.contains("private") && !shown.contains("112, 114"),
+            "{shown}"
+        );
     }
 
     #[tokio::test]
