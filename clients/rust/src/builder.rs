@@ -102,7 +102,7 @@ enum Presented {
 }
 
 /// What every part of a client reads.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) brokers: Vec<Address>,
     pub(crate) tenant: TenantId,

@@ -19,6 +19,7 @@ mod follower;
 mod held;
 pub mod limits;
 mod renew;
+mod templates;
 mod token;
 
 pub use api::{Api, Made};

@@ -347,7 +347,7 @@ impl Coordinator {
                 continue;
             }
             let gone = known.positions.keys();
-            let gone = gone.filter(|partition| !exists(&id.tenant, partition.incarnation));
+            let gone = gone.filter(|partition| !exists(&id.tenant, partition.number));
             changes.extend(gone.map(|partition| deleted(id, *partition)));
         }
         changes
