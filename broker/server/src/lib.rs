@@ -36,6 +36,7 @@ mod teams;
 mod tls;
 
 pub use broker::{Embedding, Running, StartRefused, Stopped, start};
+pub use conn::near::{Near, NearCall};
 pub use config::{Config, ConfigRefused, ENVIRONMENT, PublishQuota, TenantRate};
 pub use metrics::CATALOGUE as METRICS;
 pub use tls::{Identity, TlsRefused};

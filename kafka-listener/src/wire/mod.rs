@@ -6,4 +6,5 @@ pub(crate) mod guard;
 pub(crate) mod header;
 pub(crate) mod read;
 mod schema;
+pub(crate) mod sample;
 pub(crate) mod write;
