@@ -194,7 +194,9 @@ impl From<ReadFailed> for Refusal {
                 Self::new(StatusCode::CONFLICT, "offset_in_future", failed).with_number(Some(next))
             }
             ReadFailed::Call(failed) => failed.into(),
-            other @ (ReadFailed::Ended(_) | _) => Self::of_client(other.code(), other.retry(), other.to_string()),
+            other @ (ReadFailed::Ended(_) | _) => {
+                Self::of_client(other.code(), other.retry(), other.to_string())
+            }
         }
     }
 }
