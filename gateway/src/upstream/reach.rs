@@ -55,7 +55,9 @@ impl Reach {
             chain,
             key,
             tokens,
-            slots: (0..config.shared_connections).map(|_| OnceCell::new()).collect(),
+            slots: (0..config.shared_connections)
+                .map(|_| OnceCell::new())
+                .collect(),
             turn: AtomicUsize::new(0),
         });
         Ok(Self {
@@ -107,4 +109,3 @@ impl Reach {
         }
     }
 }
-
