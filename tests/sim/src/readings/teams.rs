@@ -662,7 +662,7 @@ fn consumers() -> TeamId {
 
 fn partition(shard: u32) -> Partition {
     Partition {
-        incarnation: 1,
+        number: 1,
         shard,
     }
 }
@@ -676,7 +676,7 @@ fn topic_name() -> TopicName {
 
 fn topic(_: &TopicName) -> Option<Topic> {
     Some(Topic {
-        incarnation: 1,
+        number: 1,
         width: WIDTH,
     })
 }
