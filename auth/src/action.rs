@@ -72,6 +72,8 @@ actions! {
     SessionManage = "session.manage",
     /// Set quotas.
     QuotaManage = "quota.manage",
+    /// Open rooms by the templates of a namespace; of each room also some right of use is needed.
+    TemplateUse = "template.use",
 }
 
 impl Action {
@@ -85,6 +87,7 @@ impl Action {
             Self::CounterAdd => &[Self::CacheWrite],
             Self::GroupConsume => &[Self::StreamSubscribe],
             Self::GroupManage => &[Self::StreamManage],
+            Self::TemplateUse => &[Self::NamespaceManage],
             Self::StreamPublish
             | Self::StreamSubscribe
             | Self::StreamTrim

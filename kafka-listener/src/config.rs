@@ -29,6 +29,9 @@ pub struct Config {
     pub controlplane_url: String,
     /// File that holds this listener's token for the control plane.
     pub node_token_file: Option<PathBuf>,
+    /// File that holds a refresh token of the token above. The listener renews the token at two thirds of its life and
+    /// writes the next refresh token there each time, readable by its owner only. Without it somebody else renews.
+    pub node_refresh_token_file: Option<PathBuf>,
     /// PEM certificate chain shown to clients. Without it the listener speaks plain TCP, on loopback only.
     pub tls_cert: Option<PathBuf>,
     /// PEM private key of `tls_cert`.
@@ -59,6 +62,7 @@ impl Default for Config {
             broker_name: None,
             controlplane_url: "http://127.0.0.1:8443".into(),
             node_token_file: None,
+            node_refresh_token_file: None,
             tls_cert: None,
             tls_key: None,
             plaintext: false,
@@ -80,6 +84,10 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
     ("FELIX_KAFKA_BROKER_NAME", "broker_name"),
     ("FELIX_KAFKA_CONTROLPLANE_URL", "controlplane_url"),
     ("FELIX_KAFKA_NODE_TOKEN_FILE", "node_token_file"),
+    (
+        "FELIX_KAFKA_NODE_REFRESH_TOKEN_FILE",
+        "node_refresh_token_file",
+    ),
     ("FELIX_KAFKA_TLS_CERT", "tls_cert"),
     ("FELIX_KAFKA_TLS_KEY", "tls_key"),
     ("FELIX_KAFKA_PLAINTEXT", "plaintext"),

@@ -11,6 +11,7 @@
 //! Begin with [`start`], then follow a request: `conn/mod.rs` hears it, `api/mod.rs` finds who answers it, and
 //! `api/produce.rs` or `api/fetch.rs` is what most of them come to.
 
+mod anonymous;
 mod api;
 mod config;
 mod conn;
@@ -27,10 +28,11 @@ mod upstream;
 mod who;
 mod wire;
 
+pub use anonymous::Anonymous;
 pub use api::readable;
 pub use config::{Config, ConfigRefused, ENVIRONMENT};
-pub use listener::{Anonymous, Embedding, Running, StartRefused, start};
+pub use listener::{Embedding, Running, StartRefused, start};
 pub use metrics::CATALOGUE as METRICS;
 pub use tls::TlsRefused;
-pub use wire::sample::{Draw, sample, served};
 pub use upstream::RootsRefused;
+pub use wire::sample::{Draw, sample, served};

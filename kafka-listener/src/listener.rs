@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use felix_controlplane_client::{CallFailed, Follower, FollowerState, TokenSource};
+use felix_controlplane_client::{
+    CallFailed, Credential, Follower, FollowerState, Given, Held, NoCredential,
+};
 use felix_model::TimeMs;
 use sha2::{Digest, Sha256};
 use tokio::net::{TcpListener, TcpStream};
@@ -13,6 +15,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::anonymous::{Anonymous, Nameless};
 use crate::api::fetch::FetchSessions;
 use crate::config::{Config, ConfigRefused};
 use crate::conn;
@@ -23,7 +26,7 @@ use crate::ops;
 use crate::slots::Slots;
 use crate::tls::{Tls, TlsRefused};
 use crate::upstream::{RootsRefused, Upstream};
-use crate::who::{Logins, Tokens, Who};
+use crate::who::{Logins, Who};
 
 /// How often histograms are folded.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -52,35 +55,17 @@ pub(crate) struct Shared {
     /// Cancelled when the listener drains.
     pub(crate) draining: CancellationToken,
     /// Who a connection from this machine is before it logs in.
-    pub(crate) anonymous: Option<Arc<Who>>,
+    pub(crate) anonymous: Option<Nameless>,
     secure: bool,
     serving: AtomicBool,
-}
-
-/// Who connections from this machine are without a login. For development: only a process that embeds the listener
-/// can have it so.
-pub struct Anonymous {
-    /// The tenant.
-    pub tenant: String,
-    /// Token for brokers.
-    pub token: String,
-    /// Token for the control plane.
-    pub controlplane_token: String,
-}
-
-impl std::fmt::Debug for Anonymous {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Anonymous")
-            .field("tenant", &self.tenant)
-            .finish_non_exhaustive()
-    }
 }
 
 /// What a listener is started with beside its configuration, by a process that embeds it.
 #[derive(Debug, Default)]
 pub struct Embedding {
-    /// The listener's token for the control plane, in place of the file the configuration names.
-    pub token: Option<String>,
+    /// The listener's token for the control plane, in place of the file the configuration names. Unless there is a
+    /// refresh token beside it, whoever gave it holds another one in time.
+    pub token: Option<Held>,
     /// The broker in whose process this is: calls reach it without a connection.
     pub near: Option<Arc<dyn felix_client::Near>>,
     /// Who needs no login.
@@ -108,6 +93,9 @@ pub enum StartRefused {
     /// The address that clients are told.
     #[error("advertise: {0:?} is not host:port")]
     Advertise(String),
+    /// The listener's own credential.
+    #[error("the listener's credential for the control plane: {0}")]
+    Credential(#[from] NoCredential),
     /// The anonymous principal's token.
     #[error("the token of connections without a login is refused: {0}")]
     Anonymous(String),
@@ -143,19 +131,21 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
         _ => None,
     };
     let upstream = Upstream::read(&config, embedding.near)?;
-    let names = Names::new(follow(&config, &upstream, embedding.token).await?);
+    let metrics = Metrics::new();
+    let (follower, credential) = follow(&config, &upstream, embedding.token, &metrics).await?;
+    let names = Names::new(follower);
     let (clients, address) = bind(config.listen).await?;
     let (operators, metrics_address) = bind(config.metrics_listen).await?;
     let logins = Logins::default();
     let anonymous = embedding
         .anonymous
-        .map(|anonymous| anonymous_who(&anonymous, &names, &logins, &upstream))
+        .map(|given| Nameless::new(given, &names, &upstream))
         .transpose()?;
     let advertised = advertised(config.advertise.as_deref(), address)?;
     let shared = Arc::new(Shared {
         node_id: number_of(&advertised),
         advertised,
-        metrics: Metrics::new(),
+        metrics,
         fetch_sessions: FetchSessions::default(),
         room: Arc::new(Semaphore::new(config.inflight_bytes)),
         draining: CancellationToken::new(),
@@ -176,6 +166,7 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
         tasks: TaskTracker::new(),
     };
     running.spawn(clients, operators, tls);
+    running.keep(credential);
     tracing::info!(%address, %metrics_address, "the Kafka listener is ready");
     Ok(running)
 }
@@ -231,6 +222,20 @@ impl Running {
     }
 }
 
+impl Running {
+    /// Keeps the listener's own credential fresh, if that is the listener's to do.
+    fn keep(&self, credential: Option<Credential>) {
+        let Some(credential) = credential else {
+            return;
+        };
+        let (shared, stop) = (Arc::clone(&self.shared), self.stop.clone());
+        self.tasks.spawn(async move {
+            let keeping = credential.keep(|event| shared.metrics.credential(event));
+            until(stop, keeping).await;
+        });
+    }
+}
+
 impl Shared {
     /// Why no new client should come, if so.
     pub(crate) fn readiness(&self) -> Result<(), String> {
@@ -258,7 +263,8 @@ impl Shared {
     /// Whether a connection may go on without TLS and a login of its own.
     pub(crate) fn anonymous_for(&self, peer: SocketAddr) -> Option<Arc<Who>> {
         let near = peer.ip().to_canonical().is_loopback();
-        self.anonymous.clone().filter(|_| near && !self.secure)
+        let nameless = self.anonymous.as_ref().filter(|_| near && !self.secure)?;
+        Some(nameless.who(&self.names, &self.upstream))
     }
 }
 
@@ -273,17 +279,21 @@ pub(crate) fn now() -> TimeMs {
 async fn follow(
     config: &Config,
     upstream: &Upstream,
-    token: Option<String>,
-) -> Result<Follower, StartRefused> {
-    let source = match (&token, &config.node_token_file) {
-        (Some(token), _) => TokenSource::fixed(token),
-        (None, Some(path)) => TokenSource::file(path.clone()),
-        (None, None) => TokenSource::None,
+    token: Option<Held>,
+    metrics: &Metrics,
+) -> Result<(Follower, Option<Credential>), StartRefused> {
+    let given = Given {
+        token,
+        token_file: config.node_token_file.clone(),
+        refresh_token_file: config.node_refresh_token_file.clone(),
     };
+    let (source, credential) = upstream.credential(given)?;
     let api = upstream
         .try_control(source)
         .map_err(|error| StartRefused::Endpoint(error.to_string()))?;
-    Ok(Follower::start(api).await?)
+    let tell = |event| metrics.credential(event);
+    let follower = Follower::start_with(api, credential.as_ref(), tell).await?;
+    Ok((follower, credential))
 }
 
 async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartRefused> {
@@ -316,25 +326,6 @@ fn number_of((host, port): &(String, u16)) -> i32 {
     let [a, b, c, d, ..] = <[u8; 32]>::from(hash.finalize());
     // Java clients count down from the largest number for their connections to coordinators.
     i32::from_be_bytes([a & 0x3f, b, c, d]).max(1)
-}
-
-fn anonymous_who(
-    anonymous: &Anonymous,
-    names: &Names,
-    logins: &Logins,
-    upstream: &Upstream,
-) -> Result<Arc<Who>, StartRefused> {
-    let refused = |error: &dyn std::fmt::Display| StartRefused::Anonymous(error.to_string());
-    let tenant = anonymous.tenant.parse().map_err(|error| refused(&error))?;
-    let keys = names.keys(&tenant);
-    let audience = felix_auth::Audience::Broker;
-    let principal = felix_auth::verify(&anonymous.token, &tenant, audience, &keys, now())
-        .map_err(|error| refused(&error))?;
-    let tokens = Tokens {
-        broker: anonymous.token.as_str().into(),
-        control: Some(anonymous.controlplane_token.as_str().into()),
-    };
-    Ok(logins.share(principal, tokens, upstream))
 }
 
 async fn accept(

@@ -1,5 +1,6 @@
 //! What a Kafka listener counts. Labels are bounded: none.
 
+use felix_controlplane_client::CredentialEvent;
 use metrics::{Counter, Gauge, Histogram, Key, Level, Metadata, Recorder, SharedString, Unit};
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
@@ -36,6 +37,16 @@ pub const CATALOGUE: &[(&str, &str, &str)] = &[
         "counter",
         "felix_kafka_sessions_expired_total",
         "Connections closed because their login ran out and was not renewed, or was revoked.",
+    ),
+    (
+        "counter",
+        "felix_kafka_node_credential_renewals_total",
+        "Renewals of this listener's credential for the control plane.",
+    ),
+    (
+        "counter",
+        "felix_kafka_node_credential_failures_total",
+        "Renewals of this listener's credential that failed or were refused. What is known of the catalogue is served on.",
     ),
     ("counter", "felix_kafka_requests_total", "Requests heard."),
     (
@@ -116,6 +127,8 @@ pub(crate) struct Metrics {
     pub(crate) handshake_failures: Counter,
     pub(crate) logins_refused: Counter,
     pub(crate) sessions_expired: Counter,
+    pub(crate) credential_renewals: Counter,
+    pub(crate) credential_failures: Counter,
     pub(crate) requests: Counter,
     pub(crate) malformed: Counter,
     pub(crate) unserved: Counter,
@@ -163,6 +176,8 @@ impl Metrics {
             handshake_failures: counter("felix_kafka_handshake_failures_total"),
             logins_refused: counter("felix_kafka_logins_refused_total"),
             sessions_expired: counter("felix_kafka_sessions_expired_total"),
+            credential_renewals: counter("felix_kafka_node_credential_renewals_total"),
+            credential_failures: counter("felix_kafka_node_credential_failures_total"),
             requests: counter("felix_kafka_requests_total"),
             malformed: counter("felix_kafka_requests_malformed_total"),
             unserved: counter("felix_kafka_requests_unserved_total"),
@@ -180,6 +195,14 @@ impl Metrics {
             inflight_bytes: gauge("felix_kafka_inflight_bytes"),
             ready: gauge("felix_kafka_ready_state"),
             handle: recorder.handle(),
+        }
+    }
+
+    /// Counts what became of a renewal of the listener's credential.
+    pub(crate) fn credential(&self, event: CredentialEvent) {
+        match event {
+            CredentialEvent::Renewed => self.credential_renewals.increment(1),
+            CredentialEvent::Failed => self.credential_failures.increment(1),
         }
     }
 

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use felix_client::{Client, ConnectFailed, Near};
-use felix_controlplane_client::{Api as ControlPlane, BadEndpoint, TokenSource};
+use felix_controlplane_client::{
+    Api as ControlPlane, BadEndpoint, Credential, Given, NoCredential, TokenSource,
+};
 use felix_model::TenantId;
 
 use crate::config::Config;
@@ -33,10 +35,7 @@ impl Upstream {
     ///
     /// # Errors
     /// [`RootsRefused`] names the file.
-    pub(crate) fn read(
-        config: &Config,
-        near: Option<Arc<dyn Near>>,
-    ) -> Result<Self, RootsRefused> {
+    pub(crate) fn read(config: &Config, near: Option<Arc<dyn Near>>) -> Result<Self, RootsRefused> {
         let roots = |path: Option<&Path>| {
             path.map(|path| {
                 std::fs::read(path).map_err(|source| RootsRefused {
@@ -80,6 +79,22 @@ impl Upstream {
         builder.connect().await
     }
 
+    /// The source of the listener's own tokens, and what keeps it fresh.
+    ///
+    /// # Errors
+    /// [`NoCredential`].
+    pub(crate) fn credential(
+        &self,
+        given: Given,
+    ) -> Result<(TokenSource, Option<Credential>), NoCredential> {
+        given.source(&self.controlplane_url, self.controlplane_roots())
+    }
+
+    fn controlplane_roots(&self) -> Option<&[u8]> {
+        let roots = self.broker_ca.as_deref();
+        roots.filter(|_| self.controlplane_url.starts_with("https:"))
+    }
+
     /// Calls to the control plane with a token; `None` when its address cannot be used, which is found out at start.
     pub(crate) fn control(&self, token: TokenSource) -> Option<ControlPlane> {
         self.try_control(token).ok()
@@ -90,7 +105,7 @@ impl Upstream {
     /// # Errors
     /// [`BadEndpoint`] when the address or the roots cannot be used.
     pub(crate) fn try_control(&self, token: TokenSource) -> Result<ControlPlane, BadEndpoint> {
-        match self.broker_ca.as_ref().filter(|_| self.controlplane_url.starts_with("https:")) {
+        match self.controlplane_roots() {
             Some(roots) => ControlPlane::trusting(&self.controlplane_url, token, roots),
             None => ControlPlane::new(&self.controlplane_url, token),
         }

@@ -21,6 +21,8 @@ use crate::upstream::Upstream;
 /// Somebody who logged in. Connections with the same token share one.
 pub(crate) struct Who {
     pub(crate) principal: Principal,
+    /// Nobody logged in: this is who connections are before.
+    pub(crate) nameless: bool,
     token: Arc<str>,
     /// His token for the control plane, if his credential gave one.
     control: Option<ControlPlane>,
@@ -55,6 +57,21 @@ impl fmt::Debug for Tokens {
 }
 
 impl Who {
+    fn new(principal: Principal, tokens: Tokens, upstream: &Upstream) -> Self {
+        let control = tokens
+            .control
+            .and_then(|token| upstream.control(TokenSource::Fixed(token)));
+        Self {
+            principal,
+            nameless: false,
+            token: tokens.broker,
+            control,
+            raw: OnceCell::new(),
+            judged: Mutex::default(),
+            streams: Mutex::default(),
+        }
+    }
+
     pub(crate) fn tenant(&self) -> &TenantId {
         &self.principal.tenant
     }
@@ -189,6 +206,13 @@ impl Logins {
         }
     }
 
+    /// Who connections are without a login. Nobody who logs in with the same token is the same.
+    pub(crate) fn nameless(principal: Principal, tokens: Tokens, upstream: &Upstream) -> Arc<Who> {
+        let mut who = Who::new(principal, tokens, upstream);
+        who.nameless = true;
+        Arc::new(who)
+    }
+
     /// The one this token speaks for. Whoever calls has verified it.
     pub(crate) fn share(
         &self,
@@ -201,17 +225,7 @@ impl Logins {
         if let Some(who) = known.get(&digest).and_then(Weak::upgrade) {
             return who;
         }
-        let control = tokens
-            .control
-            .and_then(|token| upstream.control(TokenSource::Fixed(token)));
-        let who = Arc::new(Who {
-            principal,
-            token: tokens.broker,
-            control,
-            raw: OnceCell::new(),
-            judged: Mutex::default(),
-            streams: Mutex::default(),
-        });
+        let who = Arc::new(Who::new(principal, tokens, upstream));
         if known.len() >= LOGINS_SHARED_MAX {
             known.retain(|_, who| who.strong_count() > 0);
         }

@@ -38,7 +38,7 @@ fn topic(name: &TopicName) -> Option<Topic> {
         _ => return None,
     };
     Some(Topic {
-        incarnation: u64::from(width),
+        number: u64::from(width),
         width,
     })
 }
@@ -211,7 +211,7 @@ fn position(offset: u64, at: u64) -> Position {
 }
 
 const PARTITION: Partition = Partition {
-    incarnation: 5,
+    number: 5,
     shard: 2,
 };
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use felix_auth::{Action, Principal, Resource};
-use felix_controlplane_client::{CallFailed, FollowerState};
+use felix_controlplane_client::{CallFailed, FollowerState, Held};
 use felix_journal::{DataDir, DataDirRefused, Journal, JournalOptions, RealDisk};
 use felix_model::{CacheId, ClusterId, NodeId, StreamId, TimeMs};
 use felix_wire::error::{Code, Failure};
@@ -112,8 +112,9 @@ pub enum StartRefused {
 pub struct Embedding {
     /// The certificate to show, in place of the one the configuration names.
     pub identity: Option<Identity>,
-    /// The credential for the control plane, in place of the file the configuration names.
-    pub token: Option<String>,
+    /// The token for the control plane, in place of the file the configuration names. Unless there is a refresh token
+    /// beside it, whoever gave it holds another one in time.
+    pub token: Option<Held>,
     /// The cluster a new data directory is marked with; an existing one must carry it.
     pub cluster: Option<String>,
 }
@@ -221,10 +222,13 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
     running.spawn(Arc::clone(&configs), admin);
     running.watch_certificate(configs, identity);
     if let Some(credential) = credential {
-        let metrics = Arc::clone(&running.shared.metrics);
-        running
-            .tasks
-            .spawn(credential.keep(metrics, running.stop.clone()));
+        let (metrics, stop) = (Arc::clone(&running.shared.metrics), running.stop.clone());
+        running.tasks.spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = credential.keep(|event| metrics.credential(event)) => {}
+            }
+        });
     }
     tracing::info!(%address, %metrics_address, "the broker is ready");
     Ok(running)

@@ -3,16 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use felix_controlplane_client::{Api, Follower, Held, Renewal, TokenSource};
+use felix_controlplane_client::{Api, Credential, Follower, Given, Held};
 use felix_meta::{Catalogue, TenantEntry};
 use felix_model::TenantId;
 use felix_wire::error::Failure;
 
 use crate::broker::{Shared, StartRefused};
 use crate::caches::CacheSpec;
-use crate::config::{Config, ConfigRefused};
+use crate::config::Config;
 use crate::conn::standing::{Over, Revoked, Standing};
-use crate::credential::Credential;
 use crate::metrics::Metrics;
 use crate::names::spec;
 use crate::quotas::{Exceeded, TenantUse};
@@ -20,7 +19,7 @@ use crate::quotas::{Exceeded, TenantUse};
 /// Takes a first copy of the catalogue, with the credential that is kept fresh if there is one.
 pub(crate) async fn follow(
     config: &Config,
-    token: Option<String>,
+    token: Option<Held>,
     metrics: &Metrics,
 ) -> Result<(Follower, Option<Credential>), StartRefused> {
     let refused = |error: &dyn std::fmt::Display| StartRefused::Endpoint(error.to_string());
@@ -29,35 +28,20 @@ pub(crate) async fn follow(
     };
     let roots = config.controlplane_ca.as_deref().map(read).transpose()?;
     let roots = roots.as_deref();
-    let (source, credential) = match (&config.node_refresh_token_file, token) {
-        (Some(file), token) => {
-            let first = match (token, &config.node_token_file) {
-                (Some(token), _) => token,
-                (None, Some(path)) => String::from_utf8_lossy(&read(path)?).trim().to_owned(),
-                (None, None) => {
-                    let words = "node_refresh_token_file needs a token, which says of whom it is";
-                    return Err(ConfigRefused::Conflict(words).into());
-                }
-            };
-            let tenant = felix_auth::claimed_tenant(&first).map_err(|error| refused(&error))?;
-            let renewal = Renewal::new(&config.controlplane_url, tenant, roots);
-            let renewal = renewal.map_err(|error| refused(&error))?;
-            let held = Held::new(&first);
-            let credential = Credential::new(held.clone(), file.clone(), renewal);
-            credential.freshen(metrics).await;
-            (TokenSource::Held(held), Some(credential))
-        }
-        (None, Some(token)) => (TokenSource::fixed(&token), None),
-        (None, None) => match &config.node_token_file {
-            Some(path) => (TokenSource::file(path.clone()), None),
-            None => (TokenSource::fixed(""), None),
-        },
+    let given = Given {
+        token,
+        token_file: config.node_token_file.clone(),
+        refresh_token_file: config.node_refresh_token_file.clone(),
     };
+    let url = &config.controlplane_url;
+    let (source, credential) = given.source(url, roots).map_err(|error| refused(&error))?;
     let api = match roots {
-        Some(roots) => Api::trusting(&config.controlplane_url, source, roots),
-        None => Api::new(&config.controlplane_url, source),
+        Some(roots) => Api::trusting(url, source, roots),
+        None => Api::new(url, source),
     };
-    let follower = Follower::start(api.map_err(|error| refused(&error))?).await?;
+    let api = api.map_err(|error| refused(&error))?;
+    let tell = |event| metrics.credential(event);
+    let follower = Follower::start_with(api, credential.as_ref(), tell).await?;
     Ok((follower, credential))
 }
 

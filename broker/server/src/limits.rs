@@ -134,12 +134,6 @@ pub(crate) const QUOTA_RETRY_MS: u64 = 1_000;
 /// Principals of one tenant in the listing of what is used.
 pub(crate) const PRINCIPALS_LISTED_MAX: usize = 1_000;
 
-/// After a renewal of the node's credential that failed for want of an answer, it is tried again after this long.
-pub(crate) const CREDENTIAL_RETRY: Duration = Duration::from_secs(5);
-
-/// How often it is looked whether somebody put another refresh token into the file of one that was refused.
-pub(crate) const CREDENTIAL_LOOK_INTERVAL: Duration = Duration::from_secs(30);
-
 /// How long what was accepted on a stream may take to be answered after its token was revoked, and how long a client may
 /// take to read what it is owed. After that the stream is cut.
 pub(crate) const ENDING_WAIT: Duration = Duration::from_secs(2);

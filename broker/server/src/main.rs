@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use felix_broker::{Config, Embedding, start};
+use felix_controlplane_client::Held;
 use felix_journal::RealDisk;
 
 /// A broker of a Felix cluster.
@@ -67,7 +68,7 @@ fn main() -> ExitCode {
 /// The life of the process: start, serve until told to stop, drain.
 async fn run(config: Config) -> ExitCode {
     let embedding = Embedding {
-        token: Config::node_token(),
+        token: Config::node_token().map(|token| Held::new(&token)),
         ..Embedding::default()
     };
     let running = match start(config, embedding).await {

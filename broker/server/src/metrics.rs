@@ -2,6 +2,7 @@
 //!
 //! Labels are bounded: no stream, shard or node labels. Details are in listings.
 
+use felix_controlplane_client::CredentialEvent;
 use metrics::{Counter, Gauge, Histogram, Key, Level, Metadata, Recorder, SharedString, Unit};
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
@@ -370,6 +371,14 @@ impl std::fmt::Debug for Metrics {
 }
 
 impl Metrics {
+    /// Counts what became of a renewal of the node's credential.
+    pub(crate) fn credential(&self, event: CredentialEvent) {
+        match event {
+            CredentialEvent::Renewed => self.credential_renewals.increment(1),
+            CredentialEvent::Failed => self.credential_failures.increment(1),
+        }
+    }
+
     pub(crate) fn new() -> Self {
         let builder = PrometheusBuilder::new();
         // The only error is an empty bucket list.

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use felix_model::{Namespace, TenantId};
 
-use crate::near::Near;
 use crate::address::Address;
 use crate::backoff::ReconnectPolicy;
 use crate::client::Client;
 use crate::error::ConnectFailed;
+use crate::identity::ClientIdentity;
 use crate::limits::{INFLIGHT_BYTES, SUBSCRIPTION_WINDOW_BYTES};
+use crate::near::Near;
 use crate::tls;
 use crate::token::TokenSource;
 use crate::transport::Transport;
@@ -52,6 +53,14 @@ pub enum BadConfig {
         /// For people.
         why: String,
     },
+    /// The certificate to present, or its key, could not be read.
+    #[error("no client certificate from {source_name}: {why}")]
+    Identity {
+        /// Where it should have come from.
+        source_name: String,
+        /// For people.
+        why: String,
+    },
     /// The TLS library refused the configuration.
     #[error("TLS: {why}")]
     Tls {
@@ -68,6 +77,7 @@ pub struct Builder {
     namespace: String,
     token: Option<TokenSource>,
     trust: Trust,
+    identity: Presented,
     server_name: Option<String>,
     connect_timeout: Duration,
     request_timeout: Duration,
@@ -85,8 +95,16 @@ enum Trust {
     File(PathBuf),
 }
 
+/// Who the client is in the handshake.
+#[derive(Clone)]
+enum Presented {
+    Nobody,
+    Pem { chain: Vec<u8>, key: Vec<u8> },
+    Files { chain: PathBuf, key: PathBuf },
+}
+
 /// What every part of a client reads.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) brokers: Vec<Address>,
     pub(crate) tenant: TenantId,
@@ -110,6 +128,7 @@ impl Default for Builder {
             namespace: "default".to_owned(),
             token: None,
             trust: Trust::System,
+            identity: Presented::Nobody,
             server_name: None,
             connect_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(30),
@@ -190,6 +209,33 @@ impl Builder {
     #[must_use]
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.trust = Trust::File(path.into());
+        self
+    }
+
+    /// Presents a certificate in every handshake: its chain, leaf first, and its private key, both PEM. A broker that
+    /// binds tokens to certificates accepts only tokens whose principal or actor the certificate names.
+    #[must_use]
+    pub fn client_identity_pem(
+        mut self,
+        chain: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Self {
+        let (chain, key) = (chain.into(), key.into());
+        self.identity = Presented::Pem { chain, key };
+        self
+    }
+
+    /// Presents the certificate of these PEM files, as [`Builder::client_identity_pem`] does. They are read when
+    /// connecting and again for every connection made later, so that a certificate renewed on disk needs no restart;
+    /// files that cannot be read then leave the certificate as it was.
+    #[must_use]
+    pub fn client_identity_files(
+        mut self,
+        chain: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+    ) -> Self {
+        let (chain, key) = (chain.into(), key.into());
+        self.identity = Presented::Files { chain, key };
         self
     }
 
@@ -276,7 +322,15 @@ impl Builder {
                 tls::roots_from_pem(&pem, &source_name)?
             }
         };
-        let transport = Transport::new(tls::quic_config(roots)?, self.subscription_window);
+        let identity = match &self.identity {
+            Presented::Nobody => None,
+            Presented::Pem { chain, key } => Some(ClientIdentity::from_pem(chain, key)?),
+            Presented::Files { chain, key } => {
+                Some(ClientIdentity::from_files(chain.clone(), key.clone())?)
+            }
+        };
+        let crypto = tls::quic_config(roots, identity)?;
+        let transport = Transport::new(crypto, self.subscription_window);
         Ok((self.config()?, transport))
     }
 
@@ -372,6 +426,15 @@ mod tests {
     #[test]
     fn a_token_is_not_printed() {
         assert!(!format!("{:?}", builder()).contains("secret"));
+    }
+
+    #[test]
+    fn a_private_key_is_not_printed() {
+        let shown = format!("{:?}", builder().client_identity_pem("chain", "private"));
+        assert!(
+            !shown.contains("private") && !shown.contains("112, 114"),
+            "{shown}"
+        );
     }
 
     #[tokio::test]

@@ -16,6 +16,7 @@ use crate::publish::{Published, Publisher, Target};
 use crate::record::Record;
 use crate::requests::Widths;
 use crate::subscribe::{Subscribe, SubscribeAll};
+use crate::token::TokenSource;
 use crate::transport::Transport;
 
 /// A connection to a cluster, in the name of one tenant.
@@ -57,16 +58,24 @@ impl Client {
             Some(_) => {}
             None => drop(brokers.first().await?),
         }
-        let inner = Inner {
-            brokers,
-            near: tokio::sync::Mutex::default(),
-            widths: Mutex::new(BTreeMap::new()),
-            requests: AtomicU64::new(1),
-            slots: AtomicUsize::new(0),
-        };
         Ok(Self {
-            inner: Arc::new(inner),
+            inner: Arc::new(Inner::new(brokers)),
             namespace,
+        })
+    }
+
+    /// The same client for somebody else: it shares this one's connections, and what it asks is asked with tokens of
+    /// `source`. This is for gateways: a broker judges each stream by its own token, so many people can be served over
+    /// few connections. Closing or dropping it ends what is its own and no connection.
+    ///
+    /// # Errors
+    /// [`ConnectFailed`] when the broker does not accept the token, or cannot be reached.
+    pub async fn with_token(&self, source: TokenSource) -> Result<Self, ConnectFailed> {
+        let brokers = Brokers::over(&self.inner.brokers, source);
+        brokers.first().await?;
+        Ok(Self {
+            inner: Arc::new(Inner::new(brokers)),
+            namespace: self.namespace.clone(),
         })
     }
 
@@ -186,6 +195,16 @@ impl fmt::Debug for Client {
 }
 
 impl Inner {
+    const fn new(brokers: Arc<Brokers>) -> Self {
+        Self {
+            brokers,
+            near: tokio::sync::Mutex::const_new(None),
+            widths: Mutex::new(BTreeMap::new()),
+            requests: AtomicU64::new(1),
+            slots: AtomicUsize::new(0),
+        }
+    }
+
     /// A number for a request that is answered by number.
     pub(crate) fn next_request(&self) -> u64 {
         self.requests.fetch_add(1, Ordering::Relaxed)

@@ -25,6 +25,7 @@ mod error;
 mod flight;
 mod frames;
 mod groups;
+mod identity;
 mod keeper;
 mod keyed;
 mod limits;

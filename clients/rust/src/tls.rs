@@ -9,6 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{CipherSuite, RootCertStore};
 
 use crate::builder::BadConfig;
+use crate::identity::ClientIdentity;
 
 /// The application protocol offered in every handshake.
 pub(crate) const PROTOCOL: &[u8] = b"felix/1";
@@ -52,13 +53,19 @@ pub(crate) fn system_roots() -> Result<RootCertStore, BadConfig> {
 
 /// TLS 1.3 with the protocol offered and AES-128 preferred: it costs a third of ChaCha20 where the processor
 /// knows AES, and the handshake leaves the choice to the broker elsewhere.
-pub(crate) fn quic_config(roots: RootCertStore) -> Result<QuicClientConfig, BadConfig> {
+pub(crate) fn quic_config(
+    roots: RootCertStore,
+    identity: Option<ClientIdentity>,
+) -> Result<QuicClientConfig, BadConfig> {
     let unusable = |why: String| BadConfig::Tls { why };
-    let mut tls = rustls::ClientConfig::builder_with_provider(provider().into())
+    let tls = rustls::ClientConfig::builder_with_provider(provider().into())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| unusable(error.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let mut tls = match identity {
+        Some(identity) => tls.with_client_cert_resolver(Arc::new(identity)),
+        None => tls.with_no_client_auth(),
+    };
     tls.alpn_protocols = vec![PROTOCOL.to_vec()];
     QuicClientConfig::try_from(Arc::new(tls)).map_err(|error| unusable(error.to_string()))
 }

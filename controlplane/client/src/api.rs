@@ -14,13 +14,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::call::{BadEndpoint, CallFailed, Caller, Request};
+use crate::held::Held;
 use crate::limits::{PAGE_ITEMS, POLL_TIMEOUT, POLL_WAIT};
 use crate::token::TokenSource;
 
 /// Calls to one control plane with one token. Clones share their connections.
 #[derive(Clone, Debug)]
 pub struct Api {
-    caller: Caller,
+    pub(crate) caller: Caller,
 }
 
 /// What a create came to.
@@ -49,10 +50,26 @@ impl Api {
         Caller::new(url, token, Some(roots)).map(|caller| Self { caller })
     }
 
+    /// The same calls in the name of somebody else, over the same connections.
+    #[must_use]
+    pub fn with_token(&self, token: TokenSource) -> Self {
+        Self {
+            caller: self.caller.with_token(token),
+        }
+    }
+
     /// The address that calls go to.
     #[must_use]
     pub fn url(&self) -> &str {
         self.caller.url()
+    }
+
+    /// The token that is held for calls, if it is one that is replaced while they are made.
+    pub(crate) const fn held(&self) -> Option<&Held> {
+        match self.caller.token() {
+            TokenSource::Held(held) => Some(held),
+            TokenSource::None | TokenSource::Fixed(_) | TokenSource::File(_) => None,
+        }
     }
 
     /// Whether the control plane is ready to serve.
@@ -460,15 +477,21 @@ impl Api {
         self.read(request).await
     }
 
-    async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, CallFailed> {
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, CallFailed> {
         self.read(Request::get(path.to_vec())).await
     }
 
-    async fn read<T: DeserializeOwned>(&self, request: Request<'_>) -> Result<T, CallFailed> {
+    pub(crate) async fn read<T: DeserializeOwned>(
+        &self,
+        request: Request<'_>,
+    ) -> Result<T, CallFailed> {
         self.caller.call(request).await.map(|(_, body)| body)
     }
 
-    async fn all<T: DeserializeOwned>(&self, path: &[&str]) -> Result<Vec<T>, CallFailed> {
+    pub(crate) async fn all<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+    ) -> Result<Vec<T>, CallFailed> {
         let mut items = Vec::new();
         let mut cursor: Option<String> = None;
         loop {
@@ -508,7 +531,7 @@ impl Api {
             .await
     }
 
-    async fn delete(&self, path: &[&str]) -> Result<(), CallFailed> {
+    pub(crate) async fn delete(&self, path: &[&str]) -> Result<(), CallFailed> {
         self.caller
             .send_only(Request::new(Method::DELETE, path.to_vec()))
             .await
@@ -529,7 +552,11 @@ impl Api {
 }
 
 /// The path of something in a namespace.
-fn below<'a>(tenant: &'a TenantId, namespace: &'a Namespace, rest: &[&'a str]) -> Vec<&'a str> {
+pub(crate) fn below<'a>(
+    tenant: &'a TenantId,
+    namespace: &'a Namespace,
+    rest: &[&'a str],
+) -> Vec<&'a str> {
     let mut path = vec![
         "v1",
         "tenants",

@@ -121,7 +121,9 @@ impl CallFailed {
         match self {
             Self::Unreachable { .. } => Retry::Safe,
             Self::NoAnswer { .. } => Retry::LookFirst,
-            Self::Refused { code, .. } if code == "busy" => Retry::Safe,
+            Self::Refused { code, .. } if code == "busy" || code == "too_many_attempts" => {
+                Retry::Safe
+            }
             Self::Refused { status, .. } if *status >= 500 => Retry::LookFirst,
             Self::Refused { .. } | Self::Malformed { .. } | Self::TokenFile { .. } => {
                 Retry::Useless
@@ -234,6 +236,19 @@ impl Caller {
         self.base.as_str()
     }
 
+    pub(crate) const fn token(&self) -> &TokenSource {
+        &self.token
+    }
+
+    /// The same connections, with another token.
+    pub(crate) fn with_token(&self, token: TokenSource) -> Self {
+        Self {
+            base: self.base.clone(),
+            client: self.client.clone(),
+            token,
+        }
+    }
+
     /// Sends a request and reads the JSON of a good answer.
     pub(crate) async fn call<T: DeserializeOwned>(
         &self,
@@ -261,14 +276,12 @@ impl Caller {
             .client
             .request(request.method, url)
             .timeout(request.timeout);
-        if let Some(token) = self
-            .token
-            .read()
-            .map_err(|(path, error)| CallFailed::TokenFile {
-                path: path.display().to_string(),
-                detail: error.to_string(),
-            })?
-        {
+        let token = self.token.read();
+        let token = token.map_err(|(path, error)| CallFailed::TokenFile {
+            path: path.display().to_string(),
+            detail: error.to_string(),
+        })?;
+        if let Some(token) = &token {
             builder = builder.bearer_auth(token);
         }
         if let Some((name, value)) = request.header {
@@ -289,6 +302,11 @@ impl Caller {
         if status.is_success() {
             return Ok((status, bytes.to_vec()));
         }
+        if let (StatusCode::UNAUTHORIZED, TokenSource::Held(held), Some(token)) =
+            (status, &self.token, &token)
+        {
+            held.refused(token);
+        }
         Err(self.refusal(status, bytes.get(..ERROR_BYTES_MAX).unwrap_or(&bytes)))
     }
 
@@ -298,6 +316,12 @@ impl Caller {
                 status: status.as_u16(),
                 code: body.code,
                 message: body.message,
+            },
+            // Said by a proxy for a control plane that it cannot reach.
+            Err(_) if matches!(status.as_u16(), 502..=504) => CallFailed::Refused {
+                status: status.as_u16(),
+                code: "unavailable".to_owned(),
+                message: format!("status {status} from before the control plane"),
             },
             Err(_) => CallFailed::Malformed {
                 url: self.base.to_string(),
@@ -399,6 +423,7 @@ mod tests {
             message: String::new(),
         };
         assert_eq!(refused(503, "busy").retry(), Retry::Safe);
+        assert_eq!(refused(429, "too_many_attempts").retry(), Retry::Safe);
         assert_eq!(refused(503, "unavailable").retry(), Retry::LookFirst);
         assert_eq!(refused(409, "conflict").retry(), Retry::Useless);
     }

@@ -10,6 +10,8 @@ use tokio::task::JoinHandle;
 
 use crate::api::{Api, read_changes};
 use crate::call::CallFailed;
+use crate::credential::{Credential, CredentialEvent};
+use crate::held::Held;
 use crate::limits::RETRY_PAUSE;
 
 /// How the follower stands with the control plane.
@@ -87,6 +89,28 @@ impl Follower {
         })
     }
 
+    /// As [`Follower::start`], after a look at the credential: a token that is due is renewed first, and one that is
+    /// refused, because its key was retired while the process was down, is renewed and tried again.
+    ///
+    /// # Errors
+    /// [`CallFailed`] when the first copy cannot be had; nothing runs on then.
+    pub async fn start_with(
+        api: Api,
+        credential: Option<&Credential>,
+        tell: impl Fn(CredentialEvent),
+    ) -> Result<Self, CallFailed> {
+        let Some(credential) = credential else {
+            return Self::start(api).await;
+        };
+        credential.freshen(&tell).await;
+        match Self::start(api.clone()).await {
+            Err(CallFailed::Refused { status: 401, .. }) if credential.renew_now(&tell).await => {
+                Self::start(api).await
+            }
+            started => started,
+        }
+    }
+
     /// The copy as it is now. Let go of it soon: while it is held, a change must copy what it touches.
     #[must_use]
     pub fn current(&self) -> Arc<Catalogue> {
@@ -142,6 +166,7 @@ impl Shared {
     async fn follow(self: Arc<Self>) {
         let mut pause = RETRY_PAUSE.0;
         loop {
+            let token = self.api.held().map(Held::token);
             match self.follow_once().await {
                 Ok(()) => {
                     self.tell(FollowerState::Following);
@@ -158,8 +183,19 @@ impl Shared {
                     why: error.to_string(),
                 }),
             }
-            tokio::time::sleep(pause).await;
-            pause = next_pause(pause);
+            tokio::select! {
+                () = tokio::time::sleep(pause) => pause = next_pause(pause),
+                // Whatever was refused, another token may not be.
+                () = self.renewed(token.as_deref()) => pause = RETRY_PAUSE.0,
+            }
+        }
+    }
+
+    /// Waits until calls are made with another token than this one, if ever.
+    async fn renewed(&self, token: Option<&str>) {
+        match self.api.held().zip(token) {
+            Some((held, token)) => held.other_than(token).await,
+            None => std::future::pending().await,
         }
     }
 

@@ -26,3 +26,13 @@ pub const ERROR_BYTES_MAX: usize = 64 * 1024;
 
 /// How long an unused connection is kept. The control plane closes it after 30 s.
 pub const IDLE_TIME: Duration = Duration::from_secs(20);
+
+/// After a renewal of a credential that failed for want of an answer, it is tried again after this long.
+pub const CREDENTIAL_RETRY: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether somebody put another credential into the file of one that was refused.
+pub const CREDENTIAL_LOOK_INTERVAL: Duration = Duration::from_secs(30);
+
+/// First and longest pause before a token is replaced that was refused soon after the last one. Long enough that an
+/// account that is refused for good is no load, short enough for a rotation right after another.
+pub const REFUSED_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));

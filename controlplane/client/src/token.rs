@@ -3,7 +3,9 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+
+use crate::held::Held;
 
 /// A token, or the file that always holds a fresh one. It never shows the token in `Debug`.
 #[derive(Clone)]
@@ -16,35 +18,6 @@ pub enum TokenSource {
     File(Arc<Path>),
     /// Whatever its holder put in last.
     Held(Held),
-}
-
-/// A token that is replaced while calls are made with it.
-#[derive(Clone)]
-pub struct Held(Arc<RwLock<Arc<str>>>);
-
-impl Held {
-    /// Holds a first token.
-    #[must_use]
-    pub fn new(token: &str) -> Self {
-        Self(Arc::new(RwLock::new(token.into())))
-    }
-
-    /// Holds another token from the next call on.
-    pub fn replace(&self, token: &str) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = token.into();
-    }
-
-    /// The token held now.
-    #[must_use]
-    pub fn token(&self) -> Arc<str> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl fmt::Debug for Held {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Held(..)")
-    }
 }
 
 impl TokenSource {

@@ -17,6 +17,7 @@ use crate::identity::{
 use crate::lookup::{Kind, Missing};
 use crate::record::{CacheRecord, Grouping, Policy, StreamRecord, VerifyingKey};
 use crate::shelf::Shelf;
+use crate::template::{TemplateEntry, Templates};
 
 /// How many events made this state. The first event makes revision 1; the empty catalogue is revision 0.
 #[derive(
@@ -127,6 +128,9 @@ pub struct NamespaceEntry {
     pub streams: BTreeMap<StreamName, Arc<StreamRecord>>,
     /// Its caches. A cache and a stream may have the same name.
     pub caches: BTreeMap<CacheName, Arc<CacheRecord>>,
+    /// What rooms are opened by.
+    #[serde(default, skip_serializing_if = "Templates::is_empty")]
+    pub templates: Templates,
 }
 
 impl Catalogue {
@@ -328,6 +332,9 @@ impl Catalogue {
                 streams.iter().for_each(|stream| self.put_stream(stream));
                 caches.iter().for_each(|cache| self.put_cache(cache));
             }
+            Event::TemplateSet { .. }
+            | Event::TemplateRemoved { .. }
+            | Event::RoomOpened { .. } => self.apply_template(event),
             Event::StreamUpdated { stream } => self.put_stream(stream),
             Event::CacheUpdated { cache } => self.put_cache(cache),
             Event::StreamDeleted {
@@ -338,6 +345,7 @@ impl Catalogue {
             } => {
                 self.change_namespace(tenant_id, namespace, |space| {
                     space.streams.remove(stream);
+                    space.forget_if_empty(stream.as_str());
                 });
             }
             Event::CacheDeleted {
@@ -348,6 +356,7 @@ impl Catalogue {
             } => {
                 self.change_namespace(tenant_id, namespace, |space| {
                     space.caches.remove(cache);
+                    space.forget_if_empty(cache.as_str());
                 });
             }
             Event::KeyStaged { tenant_id, key } => {
@@ -397,6 +406,48 @@ impl Catalogue {
                     self.change_tenant(tenant, |entry| entry.apply_identity(other));
                 }
             }
+        }
+    }
+
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "only events of templates come here"
+    )]
+    fn apply_template(&mut self, event: &Event) {
+        match event {
+            Event::TemplateSet { template } => {
+                self.change_namespace(&template.tenant_id, &template.namespace, |space| {
+                    let held = space.templates.get(&template.template);
+                    let rooms = held.map_or_else(BTreeSet::new, |held| held.rooms.clone());
+                    let record = template.clone();
+                    let entry = Arc::new(TemplateEntry { record, rooms });
+                    space.templates.insert(template.template.clone(), entry);
+                });
+            }
+            Event::TemplateRemoved {
+                tenant_id,
+                namespace,
+                template,
+            } => self.change_namespace(tenant_id, namespace, |space| {
+                space.templates.remove(template);
+            }),
+            Event::RoomOpened {
+                tenant_id,
+                namespace,
+                template,
+                scope,
+                streams,
+                caches,
+            } => {
+                streams.iter().for_each(|stream| self.put_stream(stream));
+                caches.iter().for_each(|cache| self.put_cache(cache));
+                self.change_namespace(tenant_id, namespace, |space| {
+                    if let Some(entry) = space.templates.get_mut(template) {
+                        Arc::make_mut(entry).rooms.insert(scope.clone());
+                    }
+                });
+            }
+            _ => {}
         }
     }
 

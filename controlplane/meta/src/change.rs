@@ -69,7 +69,10 @@ pub fn changes(before: &Catalogue, event: &Event) -> Vec<Change> {
             .map_or_else(Vec::new, |space| {
                 namespace_gone(tenant_id, namespace, space)
             }),
-        Event::ResourcesCreated { streams, caches } => streams
+        Event::ResourcesCreated { streams, caches }
+        | Event::RoomOpened {
+            streams, caches, ..
+        } => streams
             .iter()
             .map(|stream| stream_set(Op::Created, stream))
             .chain(caches.iter().map(|cache| cache_set(Op::Created, cache)))
@@ -92,7 +95,9 @@ pub fn changes(before: &Catalogue, event: &Event) -> Vec<Change> {
         } => {
             vec![cache_gone(tenant_id, namespace, cache)]
         }
-        Event::KeyStaged { .. }
+        Event::TemplateSet { .. }
+        | Event::TemplateRemoved { .. }
+        | Event::KeyStaged { .. }
         | Event::KeyActivated { .. }
         | Event::KeyRetired { .. }
         | Event::PolicyAdded { .. }

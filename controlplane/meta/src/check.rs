@@ -1,13 +1,17 @@
 //! The rules that bodies must follow before the state is even looked at.
 
+use std::collections::BTreeSet;
+
 use felix_model::limits::{RECORD_BYTES_MAX, RECORD_BYTES_MIN};
 
 use crate::limits::{DISPLAY_NAME_BYTES_MAX, REPLICATION_FACTOR_MAX, SHARDS_MAX, TEXT_BYTES_MAX};
 use crate::record::{CacheSpec, Grouping, Policy, Retention, StreamPatch, StreamSpec};
 
 mod identity;
+mod template;
 
 pub(crate) use identity::*;
+pub(crate) use template::{room_scope, template};
 
 /// Why a body cannot be meant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -70,6 +74,9 @@ pub enum Invalid {
         /// The field.
         field: &'static str,
     },
+    /// Something is named as nothing may be.
+    #[error(transparent)]
+    Name(felix_model::BadName),
     /// Two settings do not go together.
     #[error("{0}")]
     Contradiction(&'static str),
@@ -191,4 +198,16 @@ fn range(field: &'static str, found: u64, from: u64, to: u64) -> Result<(), Inva
         from,
         to,
     })
+}
+
+pub(crate) fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), Invalid> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(Invalid::NamedTwice {
+                name: name.to_owned(),
+            });
+        }
+    }
+    Ok(())
 }

@@ -10,6 +10,7 @@ use crate::record::{
     CachePatch, CacheSpec, Grouping, NamespaceSpec, Policy, StreamPatch, StreamSpec, TenantRecord,
     VerifyingKey,
 };
+use crate::template::TemplateRecord;
 
 /// A wish, already permitted. [`crate::Catalogue::decide`] says what it would change.
 #[expect(
@@ -58,6 +59,28 @@ pub enum Command {
     UpdateCache(TenantId, Namespace, CacheName, CachePatch),
     /// Delete a cache.
     DeleteCache(TenantId, Namespace, CacheName),
+    /// Set a template, in place of the one of the same name.
+    SetTemplate(TemplateRecord),
+    /// Remove a template. Its rooms stay.
+    RemoveTemplate {
+        /// Whose.
+        tenant_id: TenantId,
+        /// Where.
+        namespace: Namespace,
+        /// Its name.
+        template: String,
+    },
+    /// Make what is missing of a room.
+    OpenRoom {
+        /// Whose.
+        tenant_id: TenantId,
+        /// Where.
+        namespace: Namespace,
+        /// By which template.
+        template: String,
+        /// Which room.
+        scope: String,
+    },
     /// Let a new key verify.
     StageKey(TenantId, VerifyingKey),
     /// Let a staged key sign.

@@ -1,6 +1,5 @@
 //! What a command would change, or why it may not.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use felix_model::{CacheName, Incarnation, Namespace, StreamName, TenantId, TimeMs};
@@ -21,6 +20,7 @@ mod initialize;
 mod place;
 mod service;
 mod session;
+mod template;
 
 use place::Place;
 
@@ -114,8 +114,24 @@ pub enum Conflict {
         /// Its name.
         name: String,
     },
+    /// Rooms of the template exist under its prefix.
+    #[error("template `{template}` has {rooms} rooms, so its prefix stays")]
+    RoomsExist {
+        /// Its name.
+        template: String,
+        /// How many.
+        rooms: usize,
+    },
+    /// Names of two templates' rooms could be the same.
+    #[error("prefix `{prefix}` meets the one of template `{template}`")]
+    PrefixTaken {
+        /// What was asked for.
+        prefix: String,
+        /// The other template.
+        template: String,
+    },
     /// There is no room for more of these in the tenant.
-    #[error("the tenant has {limit} {what}, which is the limit")]
+    #[error("there are {limit} {what}, which is the limit")]
     Full {
         /// What there are too many of.
         what: &'static str,
@@ -195,6 +211,18 @@ impl Catalogue {
                 self.remove_grouping(tenant, grouping, *now)
             }
             Command::ReplaceKeys(tenant, key) => self.replace_keys(tenant, key),
+            Command::SetTemplate(template) => self.set_template(template),
+            Command::RemoveTemplate {
+                tenant_id,
+                namespace,
+                template,
+            } => self.remove_template(tenant_id, namespace, template),
+            Command::OpenRoom {
+                tenant_id,
+                namespace,
+                template,
+                scope,
+            } => self.open_room(tenant_id, namespace, template, scope),
             other => self.decide_identity(other),
         }
     }
@@ -256,8 +284,8 @@ impl Catalogue {
         }
         streams.iter().try_for_each(check::stream)?;
         caches.iter().try_for_each(check::cache)?;
-        unique(streams.iter().map(|spec| spec.stream.as_ref()))?;
-        unique(caches.iter().map(|spec| spec.cache.as_ref()))?;
+        check::unique(streams.iter().map(|spec| spec.stream.as_ref()))?;
+        check::unique(caches.iter().map(|spec| spec.cache.as_ref()))?;
         let space = self.find_namespace(tenant.as_ref(), namespace.as_ref())?;
         let incarnation = Incarnation(self.revision().next().0);
         let place = Place {
@@ -495,16 +523,4 @@ fn room(what: &'static str, held: usize, limit: usize) -> Result<(), Refused> {
         return Ok(());
     }
     Err(Conflict::Full { what, limit }.into())
-}
-
-fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), Invalid> {
-    let mut seen = BTreeSet::new();
-    for name in names {
-        if !seen.insert(name) {
-            return Err(Invalid::NamedTwice {
-                name: name.to_owned(),
-            });
-        }
-    }
-    Ok(())
 }

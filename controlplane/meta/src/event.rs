@@ -14,9 +14,12 @@ use crate::identity::{
 use crate::record::{
     CacheRecord, Grouping, NamespaceRecord, Policy, StreamRecord, TenantRecord, VerifyingKey,
 };
+use crate::template::TemplateRecord;
 
 /// The newest form of an entry that this build reads and writes.
-pub const ENTRY_VERSION: u16 = 2;
+///
+/// Form 1 has no identity and no audit; form 2 has no templates and no rooms.
+pub const ENTRY_VERSION: u16 = 3;
 
 /// One change that was decided. It says what is, not what was asked, and carries no secret.
 #[expect(
@@ -100,6 +103,35 @@ pub enum Event {
         cache: CacheName,
         /// Which of that name.
         incarnation: Incarnation,
+    },
+    /// A template was set.
+    TemplateSet {
+        /// The template.
+        template: TemplateRecord,
+    },
+    /// A template is gone; its rooms stay.
+    TemplateRemoved {
+        /// Whose it was.
+        tenant_id: TenantId,
+        /// Where it was.
+        namespace: Namespace,
+        /// Its name.
+        template: String,
+    },
+    /// A room came to be, or what was missing of it.
+    RoomOpened {
+        /// Whose.
+        tenant_id: TenantId,
+        /// Where.
+        namespace: Namespace,
+        /// By which template.
+        template: String,
+        /// Which room.
+        scope: String,
+        /// The new streams.
+        streams: Vec<Arc<StreamRecord>>,
+        /// The new caches.
+        caches: Vec<Arc<CacheRecord>>,
     },
     /// A key verifies from now on, and does not sign yet.
     KeyStaged {
@@ -343,6 +375,7 @@ impl Event {
                 .first()
                 .map(|stream| &stream.tenant_id)
                 .or_else(|| caches.first().map(|cache| &cache.tenant_id)),
+            Self::TemplateSet { template } => Some(&template.tenant_id),
             Self::StreamUpdated { stream } => Some(&stream.tenant_id),
             Self::CacheUpdated { cache } => Some(&cache.tenant_id),
             Self::Audited { tenant_id, .. } | Self::Withheld { tenant_id, .. } => {
@@ -352,6 +385,8 @@ impl Event {
             | Self::NamespaceDeleted { tenant_id, .. }
             | Self::StreamDeleted { tenant_id, .. }
             | Self::CacheDeleted { tenant_id, .. }
+            | Self::TemplateRemoved { tenant_id, .. }
+            | Self::RoomOpened { tenant_id, .. }
             | Self::KeyStaged { tenant_id, .. }
             | Self::KeyActivated { tenant_id, .. }
             | Self::KeyRetired { tenant_id, .. }
@@ -400,6 +435,9 @@ impl Event {
             | Self::StreamDeleted { .. }
             | Self::CacheUpdated { .. }
             | Self::CacheDeleted { .. }
+            | Self::TemplateSet { .. }
+            | Self::TemplateRemoved { .. }
+            | Self::RoomOpened { .. }
             | Self::KeyStaged { .. }
             | Self::KeyActivated { .. }
             | Self::KeyRetired { .. }

@@ -23,6 +23,7 @@ pub mod limits;
 mod lookup;
 pub mod record;
 mod shelf;
+mod template;
 
 pub use audit::{Audit, AuditRecord, AuditRow, By};
 pub use catalogue::{Catalogue, NamespaceEntry, Revision, Sequences, TenantEntry};
@@ -43,3 +44,4 @@ pub use record::{
     StreamRecord, StreamSpec, SyncMode, TenantRecord, Timestamps, VerifyingKey,
 };
 pub use shelf::Shelf;
+pub use template::{TemplateEntry, TemplateRecord, TemplateSpec, Templates};

@@ -84,3 +84,22 @@ pub const QUOTAS_PER_TENANT_MAX: usize = 100_000;
 
 /// Records in one audit event that is not about a change.
 pub const AUDITED_RECORDS_MAX: usize = 256;
+
+/// Templates of one namespace. A join looks one up by name; an application has one.
+pub const TEMPLATES_PER_NAMESPACE_MAX: usize = 64;
+
+/// Streams and caches of one room. One event makes them all, and each is a log.
+pub const ROOM_ITEMS_MAX: usize = 32;
+
+/// Bytes of the scope of a room, as the gateway's protocol has it.
+pub const ROOM_SCOPE_BYTES_MAX: usize = 64;
+
+/// Rooms of a template that says nothing else.
+pub const ROOMS_PER_TEMPLATE_DEFAULT: u32 = 1000;
+
+/// Rooms that a template may allow at most.
+pub const ROOMS_PER_TEMPLATE_MAX: u32 = 10_000;
+
+/// Rooms of one tenant, of all its templates together. People open them without asking an administrator, and a broker
+/// is built for 10,000 shards in all.
+pub const ROOMS_PER_TENANT_MAX: usize = 10_000;

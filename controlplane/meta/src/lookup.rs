@@ -18,6 +18,8 @@ pub enum Kind {
     Stream,
     /// A cache.
     Cache,
+    /// A template.
+    Template,
     /// A signing key.
     Key,
     /// A rule.
@@ -43,6 +45,7 @@ impl fmt::Display for Kind {
             Self::Namespace => "namespace",
             Self::Stream => "stream",
             Self::Cache => "cache",
+            Self::Template => "template",
             Self::Key => "signing key",
             Self::Policy => "policy",
             Self::Grouping => "grouping",

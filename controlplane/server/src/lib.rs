@@ -34,4 +34,4 @@ mod vault;
 pub use authority::{Authority, StartFailed, WriteFailed};
 pub use config::{Config, ConfigRefused, LogFormat, RaftState, Secret, StorageBackend};
 pub use door::TlsRefused;
-pub use server::{Addresses, CallRefused, ControlPlane, RunFailed};
+pub use server::{Addresses, CallRefused, ControlPlane, DevTokens, RunFailed};

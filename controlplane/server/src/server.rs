@@ -106,6 +106,21 @@ impl From<http::Refusal> for CallRefused {
     }
 }
 
+/// Mints development tokens, as the bootstrap listener would with `bootstrap_dev_tokens`. A control plane waits for the
+/// last of these before its ledger is closed.
+#[derive(Clone, Debug)]
+pub struct DevTokens(App);
+
+impl DevTokens {
+    /// Mints one.
+    ///
+    /// # Errors
+    /// [`CallRefused`].
+    pub fn mint(&self, tenant: &TenantId, spec: &DevTokenSpec) -> Result<TokenAnswer, CallRefused> {
+        Ok(http::dev_token(&self.0, tenant, spec)?)
+    }
+}
+
 /// A control plane that serves. Dropping it stops it at once; [`ControlPlane::shutdown`] stops it in order.
 #[derive(Debug)]
 pub struct ControlPlane {
@@ -247,7 +262,13 @@ impl ControlPlane {
         tenant: &TenantId,
         spec: &DevTokenSpec,
     ) -> Result<TokenAnswer, CallRefused> {
-        Ok(http::dev_token(&self.app, tenant, spec)?)
+        self.dev_tokens().mint(tenant, spec)
+    }
+
+    /// Mints tokens later on, for a process that embeds this control plane.
+    #[must_use]
+    pub fn dev_tokens(&self) -> DevTokens {
+        DevTokens(self.app.clone())
     }
 
     /// Writes down at once what is noted for the audit and would otherwise be written some seconds later.

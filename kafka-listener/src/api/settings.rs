@@ -141,14 +141,24 @@ pub(crate) fn batch_bytes_max(stream: &StreamRecord) -> usize {
         .clamp(BATCH_BYTES_MAX, BATCH_BYTES_CEILING)
 }
 
-/// Reads settings; null puts one back to its default.
+/// Every setting that has an effect, put back to its default.
+pub(super) const fn defaults() -> Settings {
+    Settings {
+        cleanup: Some(Cleanup::Delete),
+        max_age: Some(None),
+        max_size: Some(None),
+        max_record_bytes: Some(BATCH_BYTES_MAX as u32),
+    }
+}
+
+/// Reads settings on top of others; null puts one back to its default.
 ///
 /// # Errors
 /// [`Refused`] names the setting and what it can be.
 pub(super) fn read<'a>(
+    mut settings: Settings,
     pairs: impl Iterator<Item = (&'a StrBytes, Option<&'a StrBytes>)>,
 ) -> Result<Settings, Refused> {
-    let mut settings = Settings::default();
     for (name, value) in pairs {
         set(&mut settings, name.as_str(), value.map(StrBytes::as_str))?;
     }
@@ -270,6 +280,24 @@ mod tests {
             assert_eq!(refused.code, INVALID_CONFIG);
             assert!(refused.message.contains(name), "{}", refused.message);
         }
+    }
+
+    #[test]
+    fn defaults_are_what_null_puts_a_setting_back_to() {
+        let mut settings = Settings::default();
+        for setting in of_effect() {
+            set(&mut settings, setting, None).unwrap();
+        }
+        assert_eq!(settings, defaults());
+    }
+
+    fn of_effect() -> [&'static str; 4] {
+        [
+            "cleanup.policy",
+            "max.message.bytes",
+            "retention.bytes",
+            "retention.ms",
+        ]
     }
 
     #[test]

@@ -155,7 +155,7 @@ impl Step {
             Ok(credential) => verdict::judge(shared, self.peer, credential).await,
             Err(refused) => Err(refused),
         };
-        match judged.and_then(|who| self.same_as_before(shared, who)) {
+        match judged.and_then(|who| self.same_as_before(who)) {
             Ok(who) => self.welcome(who),
             Err(refused) if mechanism == Mechanism::OAuthBearer => {
                 // The client is told in the mechanism's own words first, and says that it heard.
@@ -173,15 +173,9 @@ impl Step {
     }
 
     /// A login that is renewed must be of the same principal; a connection without a login may become anybody's.
-    fn same_as_before(&self, shared: &Shared, who: Arc<Who>) -> Result<Arc<Who>, LoginRefused> {
-        let anonymous = |before: &Arc<Who>| {
-            shared
-                .anonymous
-                .as_ref()
-                .is_some_and(|anonymous| Arc::ptr_eq(anonymous, before))
-        };
+    fn same_as_before(&self, who: Arc<Who>) -> Result<Arc<Who>, LoginRefused> {
         let other = self.before.as_ref().filter(|before| {
-            !anonymous(before)
+            !before.nameless
                 && (before.principal.tenant != who.principal.tenant
                     || before.principal.subject != who.principal.subject)
         });

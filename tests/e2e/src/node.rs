@@ -277,7 +277,7 @@ impl Home {
 }
 
 /// Ports in a row that a node with `--port-base` takes.
-const PORTS_OF_A_NODE: u16 = 7;
+const PORTS_OF_A_NODE: u16 = 9;
 
 /// Ports below those that the system gives out by itself, so that nobody takes one while its node is away.
 const FIXED_PORTS: std::ops::Range<u16> = 20_000..32_000;

@@ -58,6 +58,26 @@ impl Node {
         http().get(url).send().await
     }
 
+    /// What the control plane answers to a call with this token; nothing when it answers without a body.
+    ///
+    /// # Errors
+    /// When it does not answer, or refuses.
+    pub async fn controlplane(
+        &self,
+        token: &str,
+        method: reqwest::Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> reqwest::Result<Value> {
+        let url = format!("{}{path}", self.ready().controlplane_url);
+        let mut request = http().request(method, url).bearer_auth(token);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let text = request.send().await?.error_for_status()?.text().await?;
+        Ok(serde_json::from_str(&text).unwrap_or_default())
+    }
+
     /// Posts to the bootstrap listener with the secret of `home`.
     ///
     /// # Errors

@@ -76,15 +76,8 @@ async fn ask(
     path: &str,
     body: Option<&Value>,
 ) -> reqwest::Result<Value> {
-    let url = format!("{}{path}", node.ready().controlplane_url);
-    let mut request = crate::outside::http()
-        .request(method, url)
-        .bearer_auth(&node.ready().controlplane_token);
-    if let Some(body) = body {
-        request = request.json(body);
-    }
-    let text = request.send().await?.error_for_status()?.text().await?;
-    Ok(serde_json::from_str(&text).unwrap_or_default())
+    let token = &node.ready().controlplane_token;
+    node.controlplane(token, method, path, body).await
 }
 
 fn grouping() -> Value {
@@ -166,22 +159,7 @@ pub async fn revoke(node: &Node, kind: Kind, token: &str) -> reqwest::Result<()>
             let lost = policy("cache.read", "cache:dev/*/*");
             ask(node, delete, path, Some(&lost)).await?;
         }
-        Kind::Key => {
-            let keys = "/v1/tenants/dev/signing-keys";
-            let before = ask(node, reqwest::Method::GET, keys, None).await?;
-            let staged = ask(node, post.clone(), keys, None).await?;
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let old = before.get("current").map(text).unwrap_or_default();
-            let verifying = staged.get("verifying").and_then(Value::as_array);
-            let new = verifying
-                .into_iter()
-                .flatten()
-                .map(text)
-                .find(|kid| *kid != old)
-                .unwrap_or_default();
-            ask(node, post, &format!("{keys}/{new}/activate"), None).await?;
-            ask(node, delete, &format!("{keys}/{old}"), None).await?;
-        }
+        Kind::Key => rotate(node).await?,
         Kind::Token => {
             let id = claim(token, "jti").unwrap_or_default();
             let revoked = json!({"kind": "token", "id": id});
@@ -196,6 +174,29 @@ pub async fn revoke(node: &Node, kind: Kind, token: &str) -> reqwest::Result<()>
             ask(node, delete, "/v1/tenants/dev", None).await?;
         }
     }
+    Ok(())
+}
+
+/// Stages a key, signs with it, and takes the one before away, as after a theft.
+///
+/// # Errors
+/// When the node does not answer, or refuses.
+pub async fn rotate(node: &Node) -> reqwest::Result<()> {
+    let (post, delete) = (reqwest::Method::POST, reqwest::Method::DELETE);
+    let keys = "/v1/tenants/dev/signing-keys";
+    let before = ask(node, reqwest::Method::GET, keys, None).await?;
+    let staged = ask(node, post.clone(), keys, None).await?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let old = before.get("current").map(text).unwrap_or_default();
+    let verifying = staged.get("verifying").and_then(Value::as_array);
+    let new = verifying
+        .into_iter()
+        .flatten()
+        .map(text)
+        .find(|kid| *kid != old)
+        .unwrap_or_default();
+    ask(node, post, &format!("{keys}/{new}/activate"), None).await?;
+    ask(node, delete, &format!("{keys}/{old}"), None).await?;
     Ok(())
 }
 

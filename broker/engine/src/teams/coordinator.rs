@@ -230,13 +230,7 @@ impl Coordinator {
     }
 
     /// After members of a group were heard: its deadline, and what the log has to have.
-    fn follow(
-        &mut self,
-        now: TimeMs,
-        id: &TeamId,
-        is_asked: bool,
-        effects: &mut Vec<TeamEffect>,
-    ) {
+    fn follow(&mut self, now: TimeMs, id: &TeamId, is_asked: bool, effects: &mut Vec<TeamEffect>) {
         let Some(known) = self.teams.get_mut(id) else {
             return;
         };
@@ -377,7 +371,7 @@ impl Coordinator {
                 continue;
             }
             let gone = known.positions.keys();
-            let gone = gone.filter(|partition| !exists(&id.tenant, partition.incarnation));
+            let gone = gone.filter(|partition| !exists(&id.tenant, partition.number));
             changes.extend(gone.map(|partition| deleted(id, *partition)));
         }
         changes

@@ -11,7 +11,7 @@ use felix_wire::extension::requests::{Ask, Reply as WireReply, Text};
 
 use super::answers::{Parked, held, not_held, refuse_join};
 use super::lane::Lane;
-use super::{OPTIONS, describe, offsets};
+use super::{OPTIONS, describe, number, offsets};
 use crate::conn::calls::{Caller, Turn};
 use crate::conn::stream::StreamState;
 use crate::raw::{failure, own_tenant};
@@ -297,9 +297,9 @@ async fn heartbeat(
         assignor,
         held: ask.held.as_ref().map(|held| {
             let held = held.iter().flat_map(|topic| {
-                let incarnation = topic.incarnation;
+                let number = topic.number;
                 let shards = topic.shards.iter();
-                shards.map(move |shard| Partition { incarnation, shard })
+                shards.map(move |shard| Partition { number, shard })
             });
             held.collect()
         }),
@@ -320,7 +320,7 @@ async fn heartbeat(
         principal
             .allows(Action::StreamSubscribe, &resource)
             .then_some(Topic {
-                incarnation: record.incarnation.0,
+                number: number(record),
                 width: record.shards,
             })
     };

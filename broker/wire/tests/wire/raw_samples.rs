@@ -60,7 +60,7 @@ fn name(p: &Parts) -> StreamName {
 
 fn topic(p: &Parts) -> ConsumerTopic {
     ConsumerTopic {
-        incarnation: p.wide,
+        number: p.wide,
         shards: p.shards(),
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::readings::{CacheKeys, CachePut, CacheWatch};
+use super::template::TemplateCommand;
 use clap::{Args, Subcommand};
 
 /// Commands on streams.
@@ -186,6 +187,9 @@ pub enum NamespaceCommand {
         #[arg(short = 'y', long)]
         yes: bool,
     },
+    /// Say what the rooms of an application consist of, and open them
+    #[command(subcommand)]
+    Template(TemplateCommand),
 }
 
 /// Create a namespace.

@@ -168,6 +168,11 @@ impl Line {
         }
     }
 
+    /// Ends the stream without waiting for answers.
+    pub(crate) fn end(&self) {
+        self.0.lose("the client was closed".to_owned());
+    }
+
     /// Sends a call and waits for its answer, and before that for room. Cancel-safe: the call may be carried out
     /// all the same.
     pub(crate) async fn call(&self, call: &Call) -> Result<Result<Reply, Refused>, NotAsked> {

@@ -54,6 +54,7 @@ const fn ends(event: &Event) -> bool {
             | Event::NamespaceDeleted { .. }
             | Event::StreamDeleted { .. }
             | Event::CacheDeleted { .. }
+            | Event::TemplateRemoved { .. }
             | Event::KeyRetired { .. }
             | Event::QuotaRemoved { .. }
     )
@@ -89,6 +90,18 @@ fn target(event: &Event) -> String {
         Event::CacheDeleted {
             namespace, cache, ..
         } => path(namespace, cache),
+        Event::TemplateSet { template } => path(&template.namespace, &template.template),
+        Event::TemplateRemoved {
+            namespace,
+            template,
+            ..
+        } => path(namespace, template),
+        Event::RoomOpened {
+            namespace,
+            template,
+            scope,
+            ..
+        } => format!("{namespace}/{template}/{scope}"),
         Event::KeyStaged { key, .. } | Event::KeyReplaced { key, .. } => key.kid.clone(),
         Event::KeyActivated { kid, .. } | Event::KeyRetired { kid, .. } => kid.clone(),
         Event::PolicyAdded { policy, .. } | Event::PolicyRemoved { policy, .. } => {
@@ -161,6 +174,21 @@ fn earlier(before: &Catalogue, event: &Event) -> Option<Value> {
         } => before
             .cache(tenant, namespace.as_ref(), cache.as_ref())
             .map(|held| json(&**held)),
+        Event::TemplateSet { template } => {
+            let space = entry.namespaces.get(&template.namespace)?;
+            space
+                .templates
+                .get(&template.template)
+                .map(|held| json(&held.record))
+        }
+        Event::TemplateRemoved {
+            namespace,
+            template,
+            ..
+        } => {
+            let space = entry.namespaces.get(namespace)?;
+            space.templates.get(template).map(|held| json(&held.record))
+        }
         Event::KeyStaged { .. }
         | Event::KeyActivated { .. }
         | Event::KeyRetired { .. }

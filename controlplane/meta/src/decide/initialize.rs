@@ -1,6 +1,6 @@
 //! How a tenant begins.
 
-use super::{Conflict, Decision, Refused, room, unique};
+use super::{Conflict, Decision, Refused, room};
 use crate::catalogue::Catalogue;
 use crate::check;
 use crate::command::Command;
@@ -25,7 +25,7 @@ impl Catalogue {
         policies.iter().try_for_each(check::policy)?;
         groupings.iter().try_for_each(check::grouping)?;
         issuers.iter().try_for_each(check::issuer)?;
-        unique(issuers.iter().map(|issuer| issuer.issuer.as_str()))?;
+        check::unique(issuers.iter().map(|issuer| issuer.issuer.as_str()))?;
         for (what, count, limit) in [
             ("rules", policies.len(), RULES_PER_TENANT_MAX),
             ("role assignments", groupings.len(), RULES_PER_TENANT_MAX),

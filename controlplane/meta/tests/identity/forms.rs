@@ -35,7 +35,7 @@ fn a_new_entry_says_its_form() {
     let entry = Catalogue::default().entry(felix_model::TimeMs(1), event, None);
     let json = serde_json::to_value(&entry).unwrap();
     assert_eq!(json["version"], ENTRY_VERSION);
-    assert_eq!(ENTRY_VERSION, 2);
+    assert_eq!(ENTRY_VERSION, 3);
     assert!(json.get("by").is_none());
     assert_eq!(json["audit"]["cluster"]["seq"], 1);
 }

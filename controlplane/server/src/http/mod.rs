@@ -28,6 +28,7 @@ mod sessions;
 mod status;
 mod streams;
 mod system;
+mod templates;
 mod tenants;
 mod tokens;
 mod watch;

@@ -6,7 +6,8 @@ use utoipa::{OpenApi, ToSchema};
 
 use super::{
     audit, caches, consistency, feeds, issuers, keys, members, namespaces, nodes, quotas, rbac,
-    resources, revocations, service_accounts, sessions, streams, system, tenants, tokens,
+    resources, revocations, service_accounts, sessions, streams, system, templates, tenants,
+    tokens,
 };
 
 /// The form of a key set document, for the document's sake.
@@ -95,6 +96,11 @@ pub(crate) struct JwkDocument {
         caches::update,
         caches::delete,
         resources::create,
+        templates::list,
+        templates::get,
+        templates::set,
+        templates::remove,
+        templates::open_room,
         keys::jwks,
         keys::list,
         keys::stage,

@@ -8,14 +8,15 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 use super::error::Refusal;
 use super::{
     audit, caches, consistency, feeds, issuers, keys, members, namespaces, nodes, openapi, quotas,
-    rbac, resources, revocations, service_accounts, sessions, streams, system, tenants, tokens,
-    watch,
+    rbac, resources, revocations, service_accounts, sessions, streams, system, templates, tenants,
+    tokens, watch,
 };
 use crate::app::App;
 use crate::limits::BODY_BYTES_MAX;
 
 const TENANT: &str = "/v1/tenants/{tenant_id}";
 const SPACE: &str = "/v1/tenants/{tenant_id}/namespaces/{namespace}";
+const TEMPLATE: &str = "/templates/{template}";
 
 /// Collects routes and remembers them, so that a test can hold them against the OpenAPI document.
 struct Routes {
@@ -196,6 +197,16 @@ fn of_a_namespace(routes: Routes) -> Routes {
         .below(SPACE, "get", "/caches/{cache}", get(caches::get))
         .below(SPACE, "patch", "/caches/{cache}", patch(caches::update))
         .below(SPACE, "delete", "/caches/{cache}", delete(caches::delete))
+        .below(SPACE, "get", "/templates", get(templates::list))
+        .below(SPACE, "get", TEMPLATE, get(templates::get))
+        .below(SPACE, "put", TEMPLATE, put(templates::set))
+        .below(SPACE, "delete", TEMPLATE, delete(templates::remove))
+        .below(
+            SPACE,
+            "post",
+            &format!("{TEMPLATE}/rooms/{{scope}}"),
+            post(templates::open_room),
+        )
 }
 
 /// Who somebody is: signing in, and who may.

@@ -24,3 +24,4 @@ mod quotas;
 mod refresh;
 mod rights;
 mod strangers;
+mod templates;

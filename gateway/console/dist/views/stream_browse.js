@@ -1,0 +1,179 @@
+import { get } from "../api.js";
+import { meter } from "../charts.js";
+import { commandLine, copy, felixctl } from "../command.js";
+import { DECODERS, preview } from "../decode.js";
+import { fill, h } from "../dom.js";
+import { bytes, count, plural, time } from "../format.js";
+import { empty, guarded } from "../overlay.js";
+import { field, select, skeleton } from "../parts.js";
+import { detail } from "../record.js";
+import { setQuery } from "../router.js";
+const WINDOWS = [1_000, 10_000, 100_000, 1_000_000];
+function read(query) {
+    const number = (name, other) => {
+        const value = Number(query.get(name) ?? other);
+        return Number.isSafeInteger(value) && value >= 0 ? value : other;
+    };
+    const as = query.get("as");
+    return {
+        shard: number("shard", 0),
+        from: query.get("from") ?? "newest",
+        count: Math.min(200, Math.max(1, number("count", 50))),
+        as: as !== null && DECODERS.includes(as) ? as : "auto",
+        q: query.get("q") ?? "",
+        in: query.get("in") ?? "key,value,headers",
+        window: number("window", 10_000),
+    };
+}
+export async function browse(part) {
+    const { root, space, stream, signal } = part;
+    const look = read(part.query);
+    const say = h("div", { class: "row center said", role: "status" });
+    const list = h("div", {}, skeleton(8));
+    const line = commandLine(() => command(space, stream.stream, look));
+    const reload = (changes) => {
+        Object.assign(look, changes);
+        setQuery({ shard: look.shard === 0 ? null : look.shard, from: look.from === "newest" ? null : look.from, count: look.count === 50 ? null : look.count, as: look.as === "auto" ? null : look.as, q: look.q, in: look.in === "key,value,headers" ? null : look.in, window: look.window === 10_000 ? null : look.window });
+        line.refresh();
+        return guarded(list, signal, () => (look.q === "" ? page(part, look, say, list, reload) : search(part, look, say, list)));
+    };
+    root.append(controls(part, look, reload), say, list, line);
+    await reload({});
+}
+function command(space, stream, look) {
+    const from = look.from === "newest" ? "earliest" : look.from;
+    const shown = felixctl(space, "read", stream, "--from", from, "--shard", look.shard, ...(look.q === "" ? ["--count", look.count] : []));
+    return look.q === "" ? (look.from === "newest" ? `${felixctl(space, "read", stream, "--shard", look.shard)} | tail -n ${look.count}` : shown) : `${felixctl(space, "read", stream, "--from", from, "--shard", look.shard, "--json")} | grep -i -- ${JSON.stringify(look.q)}`;
+}
+function controls(part, look, reload) {
+    const kind = /^\d+$/.test(look.from) ? "offset" : look.from === "earliest" || look.from === "newest" ? look.from : "time";
+    const at = h("input", { type: "text", value: kind === "offset" || kind === "time" ? look.from : "", placeholder: placeholder(kind), "aria-label": "Start", size: 24, spellcheck: "false" });
+    at.classList.toggle("hidden", kind === "earliest" || kind === "newest");
+    const start = select([["newest", "Newest records"], ["earliest", "Oldest records"], ["offset", "Offset"], ["time", "Time"]], kind, (next) => {
+        at.classList.toggle("hidden", next === "earliest" || next === "newest");
+        at.placeholder = placeholder(next);
+        if (next === "earliest" || next === "newest")
+            void reload({ from: next });
+        else
+            at.focus();
+    }, "Begin with");
+    const shards = part.stream.shards.map((shard) => [String(shard.shard), `${shard.shard}`]);
+    const find = h("input", { type: "search", value: look.q, placeholder: "Search key, value and headers  ( / )", "data-search": true, "aria-label": "Search" });
+    const places = new Set(look.in.split(","));
+    const place = (id, name) => {
+        const box = h("input", { type: "checkbox", checked: places.has(id), onchange: () => {
+                if (box.checked)
+                    places.add(id);
+                else
+                    places.delete(id);
+            } });
+        return h("label", { class: "check" }, box, name);
+    };
+    const submit = (event) => {
+        event.preventDefault();
+        const begin = start.value === "offset" || start.value === "time" ? at.value.trim() : start.value;
+        void reload({ from: begin === "" ? "newest" : begin, q: find.value.trim(), in: ["key", "value", "headers"].filter((one) => places.has(one)).join(",") || "value" });
+    };
+    return h("form", { class: "card", onsubmit: submit }, h("div", { class: "row" }, shards.length > 1 ? field("Shard", select(shards, String(look.shard), (next) => void reload({ shard: Number(next) }), "Shard")) : null, field("Begin with", start), at, field("Rows", select([25, 50, 100, 200].map((one) => [String(one), String(one)]), String(look.count), (next) => void reload({ count: Number(next) }), "Rows")), field("Show as", select(DECODERS.map((one) => [one, one]), look.as, (next) => void reload({ as: next }), "Show as")), h("button", { class: "primary", type: "submit" }, "Show"), h("span", { class: "grow" }), h("button", { class: "ghost", type: "button", title: "The address holds every filter of this view", onclick: () => void copy(location.href, "link") }, "Copy link")), h("div", { class: "row center" }, h("div", { class: "grow search-field" }, find), place("key", "key"), place("value", "value"), place("headers", "headers"), select(WINDOWS.map((one) => [String(one), `within ${count(one)} records`]), String(look.window), (next) => void reload({ window: Number(next) }), "Search within")));
+}
+function placeholder(kind) {
+    return kind === "time" ? "-10m or 2026-11-30T09:15:00Z" : "57";
+}
+function request(look) {
+    return look.from === "newest" ? { shard: look.shard, before: "end", count: look.count } : { shard: look.shard, from: look.from, count: look.count };
+}
+async function page(part, look, say, list, reload, query = request(look)) {
+    const { space, stream, signal } = part;
+    const found = await get(["ns", space, "streams", stream.stream, "records"], query, signal);
+    const back = async () => {
+        if (found.previous === null)
+            return;
+        await guarded(list, signal, () => page(part, look, say, list, reload, { shard: look.shard, before: found.previous ?? 0, count: look.count }));
+    };
+    const next = () => (found.next === null ? undefined : void reload({ from: String(found.next) }));
+    if (look.from !== "newest" || "from" in query || query["before"] !== "end") {
+        look.from = String(found.from);
+        setQuery({ from: found.from });
+    }
+    const last = found.records.at(-1)?.offset;
+    fill(say, h("b", { "data-from": found.from }, `From offset ${count(found.from)}`), h("span", { class: "muted" }, `${plural(found.records.length, "record")}${last === undefined || last === null ? "" : `, to ${count(last)}`} · the shard holds ${count(found.start)} to ${found.end === found.start ? "nothing" : count(found.end - 1)}`), h("span", { class: "grow" }), h("button", { type: "button", class: "small", "data-page": "back", disabled: found.previous === null, onclick: () => void back() }, "← Older"), h("button", { type: "button", class: "small", "data-page": "next", disabled: found.next === null, onclick: next }, "Newer →"));
+    fill(list, found.records.length === 0 ? none(space, stream.stream, found) : records(part, found.records, look.as));
+}
+function none(space, stream, found) {
+    if (found.end > found.start)
+        return empty("No records from here on", `The newest record is ${found.end - 1}. What is published next has offset ${found.end}.`);
+    return empty("This shard holds no records", "Publish one under Publish, or from the command line:", commandLine(() => felixctl(space, "pub", stream, "hello")));
+}
+export function records(part, rows, as) {
+    const body = h("tbody", {});
+    for (const record of rows) {
+        let open = null;
+        const toggle = (event) => {
+            if (event instanceof KeyboardEvent && event.key !== "Enter")
+                return;
+            event.preventDefault();
+            row.classList.toggle("selected", open === null);
+            row.setAttribute("aria-expanded", String(open === null));
+            if (open !== null) {
+                open.remove();
+                open = null;
+                return;
+            }
+            open = h("tr", { class: "detail-row" }, h("td", { colspan: 5 }, detail(record, as, () => whole(part, record))));
+            row.after(open);
+        };
+        const row = h("tr", { class: "open", tabindex: 0, "aria-expanded": "false", "data-offset": record.offset, onclick: toggle, onkeydown: toggle }, h("td", { class: "num offset" }, record.offset ?? "–"), h("td", { class: "hide-small" }, time(record.timestamp_ms)), h("td", { class: "key", title: preview(record.key, as) }, record.key === null ? h("span", { class: "muted" }, "–") : preview(record.key, as)), h("td", { class: "preview" }, value(record, as)), h("td", { class: "num hide-small muted" }, record.value === null ? "" : bytes(record.value.bytes)));
+        body.append(row);
+    }
+    const names = [["Offset", "num"], ["Time", "hide-small"], ["Key", ""], ["Value", ""], ["Size", "num hide-small"]];
+    return h("div", { class: "table-box" }, h("table", { class: "records" }, h("thead", {}, h("tr", {}, names.map(([name, kind]) => h("th", { class: kind, scope: "col" }, name)))), body));
+}
+function value(record, as) {
+    if (record.value === null)
+        return h("i", { class: "muted" }, "tombstone");
+    if (record.value.bytes === 0)
+        return h("i", { class: "muted" }, "empty");
+    return preview(record.value, as);
+}
+async function whole(part, record) {
+    if (record.offset === null)
+        return record.value;
+    const found = await get(["ns", part.space, "streams", part.stream.stream, "records", record.offset], { shard: record.shard }, part.signal);
+    return found.value;
+}
+async function search(part, look, say, list) {
+    const { space, stream, signal } = part;
+    const shard = stream.shards.find((one) => one.shard === look.shard);
+    const stop = new AbortController();
+    signal.addEventListener("abort", () => stop.abort(), { once: true });
+    const matches = [];
+    let from = look.from === "newest" ? Math.max(shard?.start ?? 0, (shard?.end ?? 0) - look.window) : look.from;
+    let scanned = 0;
+    let finished = false;
+    const draw = () => {
+        fill(say, h("b", {}, plural(matches.length, "match"), matches.length === 1 ? "" : "es"), h("span", { class: "muted" }, `in ${count(scanned)} of ${count(look.window)} records`), h("div", { class: "search-progress" }, meter(finished ? 1 : scanned / look.window, finished ? "good" : undefined, "progress of the search")), finished ? null : h("button", { type: "button", class: "small", onclick: () => stop.abort() }, "Stop"));
+    };
+    fill(list, skeleton(3));
+    while (!stop.signal.aborted && scanned < look.window && matches.length < 500) {
+        draw();
+        const found = await get(["ns", space, "streams", stream.stream, "search"], { shard: look.shard, from, q: look.q, in: look.in, most: Math.min(5_000, look.window - scanned) }, stop.signal).catch((error) => {
+            if (stop.signal.aborted)
+                return { matches: [], scanned: 0, next: null, end: 0 };
+            throw error;
+        });
+        scanned += found.scanned;
+        if (found.matches.length > 0 || matches.length === 0) {
+            matches.push(...found.matches);
+            fill(list, matches.length === 0 ? skeleton(3) : records(part, matches, look.as));
+        }
+        if (found.next === null)
+            break;
+        from = found.next;
+    }
+    finished = true;
+    if (signal.aborted)
+        return;
+    draw();
+    if (matches.length === 0)
+        fill(list, empty("Nothing found", `No ${look.in.split(",").join(", ")} of these ${count(scanned)} records holds “${look.q}”. Search within more records, or begin elsewhere.`));
+}

@@ -1,0 +1,83 @@
+//! The TCP listener: accepts browsers, within a limit on how many, and hands their requests to the router.
+
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::connect_info::ConnectInfo;
+use felix_process::Slots;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::app::App;
+use crate::limits::{ACCEPT_PAUSE, FIRST_MESSAGE_TIMEOUT, HEAD_BYTES_MAX};
+
+/// Takes connections until the gateway drains. Each is a task of `connections`.
+pub(crate) async fn accept(
+    listener: TcpListener,
+    app: App,
+    router: Router,
+    connections: TaskTracker,
+) {
+    let slots = Arc::new(Slots::<IpAddr>::default());
+    let total = app.config.connections;
+    loop {
+        let (stream, peer) = tokio::select! {
+            () = app.draining.cancelled() => return,
+            accepted = listener.accept() => match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // The system has no room; it has when others close.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            },
+        };
+        let Some(slot) = slots.take(peer.ip().to_canonical(), total, total) else {
+            app.metrics.connections_refused.increment(1);
+            continue;
+        };
+        app.metrics.connections.increment(1);
+        // A small event must not wait for the acknowledgement of the one before it.
+        let _ = stream.set_nodelay(true);
+        let served = serve(stream, peer, router.clone(), app.draining.clone());
+        connections.spawn(async move {
+            served.await;
+            drop(slot);
+        });
+    }
+}
+
+/// One connection's requests. A WebSocket leaves it with the upgrade and is a session from then on.
+async fn serve(stream: TcpStream, peer: SocketAddr, router: Router, draining: CancellationToken) {
+    let inner = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(ConnectInfo(peer));
+        inner.call(request)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(FIRST_MESSAGE_TIMEOUT)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = draining.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%peer, %error, "a connection ended early");
+    }
+}
