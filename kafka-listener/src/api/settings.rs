@@ -145,6 +145,7 @@ pub(crate) fn batch_bytes_max(stream: &StreamRecord) -> usize {
 pub(super) const fn defaults() -> Settings {
     Settings {
         cleanup: Some(Cleanup::Delete),
+        timestamps: Some(Timestamps::Create),
         max_age: Some(None),
         max_size: Some(None),
         max_record_bytes: Some(BATCH_BYTES_MAX as u32),
@@ -291,10 +292,11 @@ mod tests {
         assert_eq!(settings, defaults());
     }
 
-    fn of_effect() -> [&'static str; 4] {
+    fn of_effect() -> [&'static str; 5] {
         [
             "cleanup.policy",
             "max.message.bytes",
+            "message.timestamp.type",
             "retention.bytes",
             "retention.ms",
         ]

@@ -168,9 +168,12 @@ impl Line {
         }
     }
 
-    /// Ends the stream without waiting for answers.
+    /// Ends it without waiting for answers.
     pub(crate) fn end(&self) {
-        self.0.lose("the client was closed".to_owned());
+        match self {
+            Self::Stream(shared) => shared.lose("the client was closed".to_owned()),
+            Self::Near(line) => line.over.store(true, Ordering::Relaxed),
+        }
     }
 
     /// Sends a call and waits for its answer, and before that for room. Cancel-safe: the call may be carried out

@@ -720,7 +720,7 @@ fn consumers() -> TeamId {
 
 fn partition(shard: u32) -> Partition {
     Partition {
-        incarnation: 1,
+        number: 1,
         shard,
     }
 }
@@ -734,7 +734,7 @@ fn topic_name() -> TopicName {
 
 fn topic(_: &TopicName) -> Option<Topic> {
     Some(Topic {
-        incarnation: 1,
+        number: 1,
         width: WIDTH,
     })
 }
