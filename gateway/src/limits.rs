@@ -73,3 +73,6 @@ pub(crate) const TICK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long the writes of a browser may take that is told to go.
 pub(crate) const DRAIN_WRITES_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Rooms that are remembered to be there, so that joining them asks nobody.
+pub(crate) const ROOMS_KNOWN_MAX: usize = 100_000;

@@ -3,8 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use figment::Figment;
-use figment::providers::{Env, Format, Serialized, Toml};
+use felix_process::{LoadRefused, flag};
 use serde::{Deserialize, Serialize};
 
 /// The configuration of one listener process. Unknown keys are refused.
@@ -100,20 +99,12 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
 /// Why the configuration was refused. Nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigRefused {
-    /// A key is unknown, misspelt or has a bad value; the text names where it stands.
-    #[error("the configuration is refused: {0}")]
-    Value(#[from] Box<figment::Error>),
+    /// A key or the file.
+    #[error(transparent)]
+    Load(#[from] LoadRefused),
     /// Two settings do not go together.
     #[error("{0}")]
     Conflict(&'static str),
-    /// The file could not be read.
-    #[error("the configuration file {path} cannot be read: {source}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
 }
 
 impl Config {
@@ -122,22 +113,7 @@ impl Config {
     /// # Errors
     /// [`ConfigRefused`] names the key and where it stands.
     pub fn load(file: Option<&Path>) -> Result<Self, ConfigRefused> {
-        let mut figment = Figment::from(Serialized::defaults(Self::default()));
-        if let Some(path) = file {
-            let text = std::fs::read_to_string(path).map_err(|source| ConfigRefused::File {
-                path: path.into(),
-                source,
-            })?;
-            // Parsing it as a whole first gives an error that names the line.
-            toml::from_str::<toml::Table>(&text).map_err(|error| {
-                Box::new(figment::Error::from(format!("{}: {error}", path.display())))
-            })?;
-            figment = figment.merge(Toml::string(&text));
-        }
-        for (variable, key) in ENVIRONMENT {
-            figment = figment.merge(Env::raw().only(&[variable]).map(move |_| (*key).into()));
-        }
-        let config: Self = figment.extract().map_err(Box::new)?;
+        let config: Self = felix_process::load(file, ENVIRONMENT)?;
         config.check()?;
         Ok(config)
     }
@@ -175,7 +151,7 @@ impl Config {
 
     /// The result as TOML, as `--print-config` shows it. It holds paths of secrets, never secrets.
     pub fn to_toml(&self) -> String {
-        toml::to_string_pretty(self).unwrap_or_else(|error| format!("# {error}\n"))
+        felix_process::to_toml(self)
     }
 
     /// `FELIX_KAFKA_*` variables that no part of the listener reads.
@@ -189,26 +165,11 @@ impl Config {
 /// The variable that names the file itself.
 const CONFIG: &str = "FELIX_KAFKA_CONFIG";
 
-/// A switch: `true`, `false`, or the `1` and `0` that environment variables carry.
-fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Written {
-        Bool(bool),
-        Number(u8),
-    }
-    match Written::deserialize(deserializer)? {
-        Written::Bool(on) => Ok(on),
-        Written::Number(0) => Ok(false),
-        Written::Number(1) => Ok(true),
-        Written::Number(other) => Err(serde::de::Error::custom(format!(
-            "{other} is neither true, false, 1 nor 0"
-        ))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use figment::Figment;
+    use figment::providers::{Format as _, Serialized, Toml};
+
     use super::*;
 
     fn from_toml(text: &str) -> Result<Config, String> {

@@ -21,7 +21,6 @@ mod metrics;
 mod names;
 mod ops;
 mod sasl;
-mod slots;
 mod tls;
 mod topics;
 mod upstream;

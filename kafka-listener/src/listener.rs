@@ -9,6 +9,7 @@ use felix_controlplane_client::{
     CallFailed, Credential, Follower, FollowerState, Given, Held, NoCredential,
 };
 use felix_model::TimeMs;
+use felix_process::Slots;
 use sha2::{Digest, Sha256};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -23,7 +24,6 @@ use crate::limits::{AUTHENTICATION_TIMEOUT, CERTIFICATE_INTERVAL, DRAIN_TIMEOUT}
 use crate::metrics::Metrics;
 use crate::names::Names;
 use crate::ops;
-use crate::slots::Slots;
 use crate::tls::{Tls, TlsRefused};
 use crate::upstream::{RootsRefused, Upstream};
 use crate::who::{Logins, Who};
@@ -349,8 +349,8 @@ async fn accept(
             },
         };
         let config = &shared.config;
-        let Some(slot) = slots.take(peer.ip(), config.connections, config.connections_per_ip)
-        else {
+        let ip = peer.ip().to_canonical();
+        let Some(slot) = slots.take(ip, config.connections, config.connections_per_ip) else {
             shared.metrics.connections_refused.increment(1);
             continue;
         };

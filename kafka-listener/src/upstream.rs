@@ -35,7 +35,10 @@ impl Upstream {
     ///
     /// # Errors
     /// [`RootsRefused`] names the file.
-    pub(crate) fn read(config: &Config, near: Option<Arc<dyn Near>>) -> Result<Self, RootsRefused> {
+    pub(crate) fn read(
+        config: &Config,
+        near: Option<Arc<dyn Near>>,
+    ) -> Result<Self, RootsRefused> {
         let roots = |path: Option<&Path>| {
             path.map(|path| {
                 std::fs::read(path).map_err(|source| RootsRefused {
@@ -87,12 +90,7 @@ impl Upstream {
         &self,
         given: Given,
     ) -> Result<(TokenSource, Option<Credential>), NoCredential> {
-        given.source(&self.controlplane_url, self.controlplane_roots())
-    }
-
-    fn controlplane_roots(&self) -> Option<&[u8]> {
-        let roots = self.broker_ca.as_deref();
-        roots.filter(|_| self.controlplane_url.starts_with("https:"))
+        given.source(&self.controlplane_url, self.broker_ca.as_deref())
     }
 
     /// Calls to the control plane with a token; `None` when its address cannot be used, which is found out at start.
@@ -105,7 +103,7 @@ impl Upstream {
     /// # Errors
     /// [`BadEndpoint`] when the address or the roots cannot be used.
     pub(crate) fn try_control(&self, token: TokenSource) -> Result<ControlPlane, BadEndpoint> {
-        match self.controlplane_roots() {
+        match self.broker_ca.as_ref().filter(|_| self.controlplane_url.starts_with("https:")) {
             Some(roots) => ControlPlane::trusting(&self.controlplane_url, token, roots),
             None => ControlPlane::new(&self.controlplane_url, token),
         }

@@ -124,7 +124,7 @@ test('a page of another origin rides no cookie, though its site is the same', as
     const silent = socket(atOidc.url, { headers: { Cookie: cookie, ...(Origin && { Origin }) } });
     if (await silent.opened) {
       silent.say({ type: 'join', room: '7' });
-      assert.equal((await silent.heard('error')).code, 'signed_out', Origin);
+      assert.equal((await silent.heard('error')).code, 'forbidden', Origin);
     } else {
       assert.equal(silent.said.status, 403, Origin);
     }

@@ -195,10 +195,10 @@ impl fmt::Debug for Client {
 }
 
 impl Inner {
-    const fn new(brokers: Arc<Brokers>) -> Self {
+    fn new(brokers: Arc<Brokers>) -> Self {
         Self {
             brokers,
-            near: tokio::sync::Mutex::const_new(None),
+            near: tokio::sync::Mutex::default(),
             widths: Mutex::new(BTreeMap::new()),
             requests: AtomicU64::new(1),
             slots: AtomicUsize::new(0),

@@ -448,6 +448,8 @@ test("closing ends readers, writers and the connection, and a listener may close
   assert.equal((await reading).done, true);
   await settle();
   assert.throws(() => client.subscribe("edits"), ClosedError);
+  await assert.rejects(client.publish("edits", "y"), ClosedError);
+  await assert.rejects(client.cache("snapshot").get("k"), ClosedError);
   assert.equal(on.clock.waiting, 0);
 });
 

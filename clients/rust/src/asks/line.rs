@@ -168,10 +168,11 @@ impl Line {
         }
     }
 
-    /// Ends it without waiting for answers.
+    /// Ends the stream without waiting for answers.
     pub(crate) fn end(&self) {
         match self {
             Self::Stream(shared) => shared.lose("the client was closed".to_owned()),
+            // Its calls go with the client that made them.
             Self::Near(line) => line.over.store(true, Ordering::Relaxed),
         }
     }

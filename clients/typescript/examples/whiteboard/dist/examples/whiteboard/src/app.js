@@ -106,13 +106,18 @@ export class App {
         client.connect();
         this.#refresh();
     }
+    /** Tells the gateway that the person goes, and leaves. */
+    signOut() {
+        this.#client?.signOut();
+        this.leave();
+    }
     /** Leaves the board; nothing of the person is left on the page. */
     leave() {
         this.writing.finish();
         this.timeline.close();
         this.#people?.close();
         this.#room?.close();
-        this.#client?.signOut();
+        this.#client?.close();
         this.#people = null;
         this.#room = null;
         this.#client = null;
