@@ -33,5 +33,5 @@ pub use config::{Config, ConfigRefused, ENVIRONMENT};
 pub use listener::{Embedding, Running, StartRefused, start};
 pub use metrics::CATALOGUE as METRICS;
 pub use tls::TlsRefused;
-pub use wire::sample::{Draw, sample, served};
 pub use upstream::RootsRefused;
+pub use wire::sample::{Draw, sample, served};

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use felix_model::{Namespace, TenantId};
 
-use crate::near::Near;
 use crate::address::Address;
 use crate::backoff::ReconnectPolicy;
 use crate::client::Client;
 use crate::error::ConnectFailed;
 use crate::identity::ClientIdentity;
 use crate::limits::{INFLIGHT_BYTES, SUBSCRIPTION_WINDOW_BYTES};
+use crate::near::Near;
 use crate::tls;
 use crate::token::TokenSource;
 use crate::transport::Transport;

@@ -292,10 +292,11 @@ mod tests {
         assert_eq!(settings, defaults());
     }
 
-    fn of_effect() -> [&'static str; 4] {
+    fn of_effect() -> [&'static str; 5] {
         [
             "cleanup.policy",
             "max.message.bytes",
+            "message.timestamp.type",
             "retention.bytes",
             "retention.ms",
         ]

@@ -78,8 +78,8 @@ const FETCH: &[Field] = &[
     field(
         from(7),
         List(&[
-            field(between(7, 12), Text),    // topic
-            field(from(13), Fixed(16)),     // topic_id
+            field(between(7, 12), Text),      // topic
+            field(from(13), Fixed(16)),       // topic_id
             field(from(7), Items(&Fixed(4))), // partitions
         ]),
     ), // forgotten_topics_data
@@ -205,7 +205,9 @@ mod tests {
     fn every_sample_is_a_request_that_can_be_read() {
         let mut state = 1_u64;
         let mut below = |most: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(99);
             (state >> 33) as usize % most
         };
         for (key, min, max) in served() {
@@ -213,8 +215,12 @@ mod tests {
                 for _ in 0..20 {
                     let mut draw = Draw {
                         below: &mut below,
-                        texts: &["", "orders", "a long text, of more bytes than one byte of length can say; \
-                            so it has to be longer than a hundred and twenty-eight of them, which it is by now"],
+                        texts: &[
+                            "",
+                            "orders",
+                            "a long text, of more bytes than one byte of length can say; \
+                            so it has to be longer than a hundred and twenty-eight of them, which it is by now",
+                        ],
                         blobs: &[b"", b"bytes"],
                         ids: &[[0; 16], [7; 16]],
                     };

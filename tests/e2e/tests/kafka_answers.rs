@@ -67,7 +67,15 @@ impl Caller {
         let numbers = &mut self.numbers;
         let mut draw = Draw {
             below: &mut |most| numbers.below(most),
-            texts: &["orders", "", "nothing", "range", &group, "cleanup.policy", "compact"],
+            texts: &[
+                "orders",
+                "",
+                "nothing",
+                "range",
+                &group,
+                "cleanup.policy",
+                "compact",
+            ],
             blobs: &[b"", b"bytes", &self.batch],
             ids: &[[0; 16], [7; 16]],
         };
@@ -108,7 +116,12 @@ impl Caller {
 /// Reads an answer to its end.
 fn read(key: i16, version: i16, mut answer: Bytes, request: &[u8]) {
     let api = ApiKey::try_from(key).unwrap();
-    let name = || format!("{api:?} {version}: {answer:02x?} to {request:02x?}", answer = answer.clone());
+    let name = || {
+        format!(
+            "{api:?} {version}: {answer:02x?} to {request:02x?}",
+            answer = answer.clone()
+        )
+    };
     let whole = name();
     if key == PRODUCE && version < 3 {
         // Announced, and refused in a form that no library has any more.

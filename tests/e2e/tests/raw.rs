@@ -436,7 +436,11 @@ async fn offsets_are_found_by_time_and_place_and_deleted_records_stay_away() {
     assert_eq!((end.error, end.generation, end.end), (0, 0, 6));
     // A reader that has more of the old generation than there is of it here is told where they part, and no records.
     let parted = async |offset| {
-        let fetched = client.raw().fetch(behind("times", offset, 0)).await.unwrap();
+        let fetched = client
+            .raw()
+            .fetch(behind("times", offset, 0))
+            .await
+            .unwrap();
         let (shard, records) = fetched.iter().next().unwrap();
         assert_eq!(shard.error, 0);
         (shard.diverging, shard.diverging_end, records.is_empty())

@@ -230,13 +230,7 @@ impl Coordinator {
     }
 
     /// After members of a group were heard: its deadline, and what the log has to have.
-    fn follow(
-        &mut self,
-        now: TimeMs,
-        id: &TeamId,
-        is_asked: bool,
-        effects: &mut Vec<TeamEffect>,
-    ) {
+    fn follow(&mut self, now: TimeMs, id: &TeamId, is_asked: bool, effects: &mut Vec<TeamEffect>) {
         let Some(known) = self.teams.get_mut(id) else {
             return;
         };

@@ -39,11 +39,7 @@ impl Near {
     ///
     /// # Errors
     /// What is wrong with the token, as on any other stream.
-    pub async fn open(
-        &self,
-        tenant: &str,
-        token: &str,
-    ) -> Result<mpsc::Sender<NearCall>, Failure> {
+    pub async fn open(&self, tenant: &str, token: &str) -> Result<mpsc::Sender<NearCall>, Failure> {
         let remote = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let conn = Conn::new(0, remote, None, None, Arc::clone(&self.shared));
         let offer = offer();

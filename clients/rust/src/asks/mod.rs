@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use felix_wire::error::{Code, Failure};
-use felix_wire::extension::{self as wire, Extension};
 use felix_wire::extension::requests::{Ask, Asks, Call, List, Reply, Settled};
+use felix_wire::extension::{self as wire, Extension};
 use felix_wire::publish::Names;
 use tokio::time::{Instant, sleep, timeout_at};
 

@@ -91,7 +91,9 @@ impl Checker {
         let was = *known;
         *known = was.max(epoch);
         if epoch < was {
-            self.broken(format!("{group}: {member} is told epoch {epoch} after {was}"));
+            self.broken(format!(
+                "{group}: {member} is told epoch {epoch} after {was}"
+            ));
         }
         let before = self.before.get(group).copied().unwrap_or(0);
         let newest = self.newest.entry(group.to_owned()).or_default();
@@ -122,7 +124,9 @@ impl Checker {
             if of != group {
                 continue;
             }
-            let acked = commits.iter().rposition(|it| outcome(it) == Some(Outcome::Done));
+            let acked = commits
+                .iter()
+                .rposition(|it| outcome(it) == Some(Outcome::Done));
             let found = positions.get(partition);
             let at = found.and_then(|found| commits.iter().position(|it| it == found));
             let refused = found.is_some_and(|found| outcome(found) == Some(Outcome::Refused));

@@ -13,8 +13,8 @@ use felix_engine::teams::{
     TeamEffect, TeamId, TeamOptions, Topic, TopicName,
 };
 use felix_engine::{
-    AckWhen, Append, AppendRefused, CloseReason, Draft, Effect, Input, ProducerTable, Shard, ShardOptions, Ticket,
-    WriteFailure,
+    AckWhen, Append, AppendRefused, CloseReason, Draft, Effect, Input, ProducerTable, Shard,
+    ShardOptions, Ticket, WriteFailure,
 };
 use felix_model::batch::{BatchBuilder, BatchOptions};
 
@@ -238,7 +238,12 @@ impl Reading for Teams {
             generations.insert(*generation);
             of_classic.extend(partitions);
         }
-        let of_consumers: BTreeSet<u32> = self.consumers.iter().flat_map(|it| &it.held).copied().collect();
+        let of_consumers: BTreeSet<u32> = self
+            .consumers
+            .iter()
+            .flat_map(|it| &it.held)
+            .copied()
+            .collect();
         let epochs: BTreeSet<i64> = self.consumers.iter().map(|it| it.epoch).collect();
         serving.appends.is_empty()
             && (generations.len(), epochs.len()) == (1, 1)
@@ -283,7 +288,16 @@ impl Teams {
                 }
                 let ticket = self.ticket();
                 let who = self.who(at);
-                self.asks(machine, at, ticket, LedInput::Beat { ticket, who, generation });
+                self.asks(
+                    machine,
+                    at,
+                    ticket,
+                    LedInput::Beat {
+                        ticket,
+                        who,
+                        generation,
+                    },
+                );
             }
         }
     }
@@ -316,14 +330,16 @@ impl Teams {
     }
 
     fn syncs(&mut self, machine: &mut Machine, at: usize, generation: u32, leads: &[String]) {
-        let mut shares: BTreeMap<&String, Vec<u8>> = leads.iter().map(|it| (it, Vec::new())).collect();
+        let mut shares: BTreeMap<&String, Vec<u8>> =
+            leads.iter().map(|it| (it, Vec::new())).collect();
         for (partition, member) in (0..WIDTH).zip(leads.iter().cycle()) {
             if let Some(share) = shares.get_mut(member) {
                 share.push(partition as u8);
             }
         }
         let assignments = shares.into_iter();
-        let assignments = assignments.map(|(member, share)| (member.as_str().into(), Bytes::from(share)));
+        let assignments =
+            assignments.map(|(member, share)| (member.as_str().into(), Bytes::from(share)));
         let (ticket, who) = (self.ticket(), self.who(at));
         let sync = SyncLed {
             who,
@@ -342,7 +358,9 @@ impl Teams {
             return;
         };
         serving.parked.insert(ticket, at);
-        serving.core.led(machine.now, &classic(), input, &mut effects);
+        serving
+            .core
+            .led(machine.now, &classic(), input, &mut effects);
         self.follow(machine, effects, None);
     }
 
@@ -376,14 +394,18 @@ impl Teams {
             return;
         };
         let mut effects = Vec::new();
-        let heard = serving.core.beat(machine.now, &consumers(), beat, &topic, &mut effects);
+        let heard = serving
+            .core
+            .beat(machine.now, &consumers(), beat, &topic, &mut effects);
         match heard {
             _ if leaves => {
                 *member = Beater::default();
                 self.follow(machine, effects, None);
             }
             Ok(held) => {
-                let assigned = held.assigned.map(|all| all.into_iter().map(|it| it.shard).collect());
+                let assigned = held
+                    .assigned
+                    .map(|all| all.into_iter().map(|it| it.shard).collect());
                 let assigned = assigned.unwrap_or_else(|| member.held.clone());
                 member.waits = true;
                 self.follow(machine, effects, Some(Then::Held(at, assigned, held.epoch)));
@@ -406,7 +428,12 @@ impl Teams {
             else {
                 return;
             };
-            (classic(), self.who(at), i64::from(*generation), partitions.clone())
+            (
+                classic(),
+                self.who(at),
+                i64::from(*generation),
+                partitions.clone(),
+            )
         } else {
             let member = &self.consumers[at];
             let who = Who {
@@ -455,7 +482,10 @@ impl Teams {
         }
         if matches!(self.classic[at].state, State::Owns { .. }) && machine.random.percent(60) {
             let ticket = self.ticket();
-            let leave = LedInput::Leave { ticket, members: vec![self.who(at)] };
+            let leave = LedInput::Leave {
+                ticket,
+                members: vec![self.who(at)],
+            };
             self.asks(machine, at, ticket, leave);
         }
         self.classic[at] = Classic::default();
@@ -469,7 +499,10 @@ impl Teams {
             // A change is small, and there are few.
             let _ = batch.push(time, Some(&change.key()), value.as_deref(), &[]);
         }
-        let draft = batch.finish().ok().and_then(|log| Draft::from_log(log).ok());
+        let draft = batch
+            .finish()
+            .ok()
+            .and_then(|log| Draft::from_log(log).ok());
         let ticket = self.ticket();
         let Some((draft, serving)) = draft.zip(self.serving.as_mut()) else {
             return;
@@ -516,12 +549,18 @@ impl Teams {
         };
         let is_there = refused.is_none();
         if is_there {
-            changes.into_iter().for_each(|change| serving.core.apply(change));
+            changes
+                .into_iter()
+                .for_each(|change| serving.core.apply(change));
         }
         match then {
             Then::Members(answers) => {
                 for (ticket, answer) in answers {
-                    let answer = if is_there { answer } else { Err(MembershipRefused::NotCoordinator) };
+                    let answer = if is_there {
+                        answer
+                    } else {
+                        Err(MembershipRefused::NotCoordinator)
+                    };
                     self.answered(machine, ticket, answer);
                 }
             }
@@ -573,25 +612,36 @@ impl Teams {
         let group = consumers().group;
         self.checker.epoch(&group, &member.member, epoch);
         let Some(serving) = &self.serving else { return };
-        let Some((_, felix_engine::teams::TeamView::Consumer(books))) = serving.core.view(&consumers()) else {
+        let Some((_, felix_engine::teams::TeamView::Consumer(books))) =
+            serving.core.view(&consumers())
+        else {
             return;
         };
         let mut owners = BTreeMap::new();
         for (owner, partition) in books.owners() {
             if let Some(other) = owners.insert(partition.shard, owner.as_str().to_owned()) {
-                self.checker.broken(format!("partition {} of {group} is {other}'s and {owner}'s", partition.shard));
+                self.checker.broken(format!(
+                    "partition {} of {group} is {other}'s and {owner}'s",
+                    partition.shard
+                ));
             }
         }
         for shard in &self.consumers[at].held {
             if owners.get(shard) != Some(&self.consumers[at].member) {
                 let of = owners.get(shard);
-                self.checker.broken(format!("partition {shard} of {group} was given out and is {of:?}'s"));
+                self.checker.broken(format!(
+                    "partition {shard} of {group} was given out and is {of:?}'s"
+                ));
             }
         }
     }
 
     fn answered(&mut self, machine: &mut Machine, ticket: Ticket, answer: TeamAnswer) {
-        let Some(at) = self.serving.as_mut().and_then(|serving| serving.parked.remove(&ticket)) else {
+        let Some(at) = self
+            .serving
+            .as_mut()
+            .and_then(|serving| serving.parked.remove(&ticket))
+        else {
             return;
         };
         let group = classic().group;
@@ -604,7 +654,10 @@ impl Teams {
                 }
                 let leader = joined.leader.as_str().to_owned();
                 self.checker.joined(&group, joined.generation, &leader);
-                let members = joined.members.iter().map(|it| it.who.member.as_str().to_owned());
+                let members = joined
+                    .members
+                    .iter()
+                    .map(|it| it.who.member.as_str().to_owned());
                 self.classic[at] = Classic {
                     member: joined.member.as_str().to_owned(),
                     state: State::Joined {
@@ -617,11 +670,16 @@ impl Teams {
                 let State::Syncs { generation } = self.classic[at].state else {
                     return;
                 };
-                let mut partitions: BTreeSet<u32> = assignment.iter().map(|byte| u32::from(*byte)).collect();
+                let mut partitions: BTreeSet<u32> =
+                    assignment.iter().map(|byte| u32::from(*byte)).collect();
                 if machine.strikes(Twin::TwoOwners, 10) {
                     partitions.insert(0);
                 }
-                let name = if is_static { "static" } else { &self.classic[at].member };
+                let name = if is_static {
+                    "static"
+                } else {
+                    &self.classic[at].member
+                };
                 self.checker.assigned(&group, generation, name, &partitions);
                 self.classic[at].state = State::Owns {
                     generation,

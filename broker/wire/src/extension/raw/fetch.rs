@@ -265,11 +265,17 @@ mod tests {
         }
         .encode(9)
         .unwrap();
-        batches.clone().into_iter().for_each(|piece| apart.extend_from_slice(&piece));
+        batches
+            .clone()
+            .into_iter()
+            .for_each(|piece| apart.extend_from_slice(&piece));
         let mut whole = BytesMut::new();
         let fetched = RawFetched { shards, batches };
         let parts: Vec<_> = fetched.iter().map(|(_, batches)| batches).collect();
-        assert_eq!(parts, ["aa", "", "bbb"].map(|part| Pieces::from(Bytes::from(part))));
+        assert_eq!(
+            parts,
+            ["aa", "", "bbb"].map(|part| Pieces::from(Bytes::from(part)))
+        );
         Reply::RawFetch(fetched).encode_into(9, &mut whole).unwrap();
         assert_eq!(apart, whole);
     }
