@@ -14,7 +14,10 @@ const PERMISSIONS: HeaderName = HeaderName::from_static("permissions-policy");
 /// What pages may do: run and load what comes from here, talk to the gateway and to the provider, be framed by nobody.
 pub(crate) fn policy(config: &Config) -> Option<HeaderValue> {
     let mut connect = "'self'".to_owned();
-    let origins = [Some(config.oidc_issuer.as_str()), config.public_url.as_deref()];
+    let origins = [
+        Some(config.oidc_issuer.as_str()),
+        config.public_url.as_deref(),
+    ];
     for origin in origins.into_iter().flatten().filter_map(origin_of) {
         connect.push(' ');
         connect.push_str(&origin);
@@ -44,7 +47,9 @@ pub(crate) async fn protect(policy: Option<HeaderValue>, request: Request, next:
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
     if let Some(policy) = policy {
-        headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(policy);
+        headers
+            .entry(header::CONTENT_SECURITY_POLICY)
+            .or_insert(policy);
     }
     let fixed = [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -55,7 +60,9 @@ pub(crate) async fn protect(policy: Option<HeaderValue>, request: Request, next:
         (PERMISSIONS, "camera=(), microphone=(), geolocation=()"),
     ];
     for (name, value) in fixed {
-        headers.entry(name).or_insert(HeaderValue::from_static(value));
+        headers
+            .entry(name)
+            .or_insert(HeaderValue::from_static(value));
     }
     response
 }
@@ -73,7 +80,8 @@ mod tests {
         };
         let policy = policy(&config).unwrap();
         let policy = policy.to_str().unwrap();
-        let connect = "connect-src 'self' https://login.example https://app.example wss://app.example;";
+        let connect =
+            "connect-src 'self' https://login.example https://app.example wss://app.example;";
         assert!(policy.contains(connect), "{policy}");
         assert!(policy.contains("frame-ancestors 'none'"));
         assert!(!policy.contains("unsafe"));

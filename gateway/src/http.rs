@@ -26,6 +26,9 @@ pub(crate) fn router(app: App, pages: Option<Pages>) -> Router {
     let routes = Router::new()
         .route("/oidc", get(oidc))
         .route("/live", get(|| async { "ok\n" }))
+        .merge(crate::sign_in::routes())
+        .merge(crate::socket::routes())
+        .merge(crate::console::routes(&app))
         .merge(crate::metrics::routes());
     let routes = match (&app.config.web_dir, pages) {
         (Some(directory), _) => routes.fallback_service(ServeDir::new(directory)),
@@ -58,7 +61,10 @@ fn page(pages: &Pages, path: &str) -> Response {
     };
     match pages.find(name) {
         Some(Page { kind, bytes }) => {
-            let head = [(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-cache")];
+            let head = [
+                (header::CONTENT_TYPE, kind),
+                (header::CACHE_CONTROL, "no-cache"),
+            ];
             (head, bytes).into_response()
         }
         None => StatusCode::NOT_FOUND.into_response(),

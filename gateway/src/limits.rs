@@ -16,3 +16,60 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// How often histograms are folded and rates that have filled up again are forgotten.
 pub(crate) const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often people who have all their writes again are forgotten.
+pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Writes of one session that are not answered yet. Then no more is heard from it.
+pub(crate) const WRITES_WAITING_MAX: usize = 256;
+
+/// Questions of one session that are not answered yet. Then no more is heard from it.
+pub(crate) const ASKS_WAITING_MAX: usize = 64;
+
+/// Pages and look-ups by time that one session may wait for.
+pub(crate) const READS_WAITING_MAX: usize = 4;
+
+/// Subscriptions of one session, unless its scope has more streams.
+pub(crate) const SUBSCRIPTIONS_MAX: usize = 64;
+
+/// Events that are held for a browser that does not take them. Then nothing more is read for it.
+pub(crate) const EVENTS_HELD_MAX: usize = 1_024;
+
+/// Events that are written before the socket is flushed.
+pub(crate) const EVENTS_PER_FLUSH: usize = 128;
+
+/// Buffers of a socket. Small, because most browsers are idle: they grow with what is written at once.
+pub(crate) const SOCKET_READ_BYTES: usize = 2 * 1024;
+
+/// What is written to a socket is handed to the system once it is this much, or when nothing more is at hand.
+pub(crate) const SOCKET_WRITE_BYTES: usize = 16 * 1024;
+
+/// Bytes of a beacon's body: an ID token and a few names.
+pub(crate) const BEACON_BYTES_MAX: usize = 64 * 1024;
+
+/// How long a goodbye may take before the socket is dropped.
+pub(crate) const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long the writes of a browser that left may take.
+pub(crate) const LAST_WRITES_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What a browser is told to wait at least before it comes back from a gateway that stops.
+pub(crate) const RECONNECT_AFTER: Duration = Duration::from_millis(500);
+
+/// Over how long the browsers of a gateway that stops are spread.
+pub(crate) const RECONNECT_SPREAD: Duration = Duration::from_millis(2_500);
+
+/// What a browser that was refused for its number of sessions is told to wait.
+pub(crate) const SESSIONS_WAIT: Duration = Duration::from_secs(5);
+
+/// How often a session looks whether its rights still cover what it reads.
+pub(crate) const RIGHTS_INTERVAL: Duration = Duration::from_secs(2);
+
+/// How often a session looks whether a ping is due and whether its browser is dead.
+pub(crate) const TICK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long the writes of a browser may take that is told to go.
+pub(crate) const DRAIN_WRITES_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Rooms that are remembered to be there, so that joining them asks nobody.
+pub(crate) const ROOMS_KNOWN_MAX: usize = 100_000;

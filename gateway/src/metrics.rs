@@ -175,7 +175,9 @@ const LONGEST_US: u64 = 60_000_000;
 
 impl Spread {
     fn record(&mut self, took: Duration) {
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).clamp(1, LONGEST_US);
+        let micros = u64::try_from(took.as_micros())
+            .unwrap_or(u64::MAX)
+            .clamp(1, LONGEST_US);
         if self.0.is_none() {
             self.0 = Times::new_with_bounds(1, LONGEST_US, 2).ok();
         }
@@ -187,7 +189,11 @@ impl Spread {
 
 impl Serialize for Spread {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let at = |quantile| self.0.as_ref().map_or(0, |times| times.value_at_quantile(quantile));
+        let at = |quantile| {
+            self.0
+                .as_ref()
+                .map_or(0, |times| times.value_at_quantile(quantile))
+        };
         json!({
             "count": self.0.as_ref().map_or(0, Times::len),
             "p50_us": at(0.5),

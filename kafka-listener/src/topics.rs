@@ -27,6 +27,8 @@ pub(crate) struct Topic {
     pub(crate) name: String,
     /// Another one for every stream that ever had the name.
     pub(crate) id: TopicId,
+    /// What brokers call the stream where they share out its shards.
+    pub(crate) number: u64,
     /// The stream.
     pub(crate) stream: Arc<StreamRecord>,
 }
@@ -36,7 +38,7 @@ pub(crate) struct Topic {
 pub(crate) struct Topics {
     by_name: BTreeMap<String, Arc<Topic>>,
     by_id: HashMap<TopicId, Arc<Topic>>,
-    by_incarnation: HashMap<u64, Arc<Topic>>,
+    by_number: HashMap<u64, Arc<Topic>>,
 }
 
 /// Where a topic that does not exist would be made.
@@ -71,14 +73,12 @@ impl Topics {
                 }
                 let topic = Arc::new(Topic {
                     id: id_of(stream),
+                    number: stream.incarnation.number(namespace.as_str(), name.as_str()),
                     stream: Arc::clone(stream),
                     name: topic,
                 });
                 topics.by_id.insert(topic.id, Arc::clone(&topic));
-                let incarnation = topic.stream.incarnation.0;
-                topics
-                    .by_incarnation
-                    .insert(incarnation, Arc::clone(&topic));
+                topics.by_number.insert(topic.number, Arc::clone(&topic));
                 topics.by_name.insert(topic.name.clone(), topic);
             }
         }
@@ -95,9 +95,9 @@ impl Topics {
         self.by_id.get(id)
     }
 
-    /// The topic of a stream that a broker names by what tells it from earlier ones of its name.
-    pub(crate) fn with_incarnation(&self, incarnation: u64) -> Option<&Arc<Topic>> {
-        self.by_incarnation.get(&incarnation)
+    /// The topic of a stream that a broker names by its number.
+    pub(crate) fn numbered(&self, number: u64) -> Option<&Arc<Topic>> {
+        self.by_number.get(&number)
     }
 
     /// Every topic, by name.
@@ -222,6 +222,19 @@ mod tests {
         assert_eq!(topic.stream.namespace.as_str(), "default");
         assert_eq!(topics.iter().count(), 1);
         assert!(topics.of_stream("shop", "orders").is_none());
+    }
+
+    #[test]
+    fn streams_that_were_created_together_are_told_apart() {
+        let topics = Topics::of(&tenant(&[
+            ("default", "a"),
+            ("default", "b"),
+            ("shop", "a"),
+        ]));
+        for topic in topics.iter() {
+            assert_eq!(topics.numbered(topic.number).unwrap().name, topic.name);
+            assert_eq!(topics.with_id(&topic.id).unwrap().name, topic.name);
+        }
     }
 
     #[test]

@@ -40,24 +40,23 @@ class Node:
     controlplane_token: str
     bootstrap_url: str
     kafka_bootstrap: str = ""
+    broker_admin_url: str = ""
     pid: int = 0
     tenants: dict[str, str] = field(default_factory=dict)
 
     def create_stream(self, *, name: str | None = None, tenant: str = "dev", **settings) -> str:
         """Creates a stream with one shard that is durable, unless the settings say otherwise; gives its name."""
         name = name or f"stream-{next(NAMES)}"
-        body = {
-            "stream": name,
-            "kind": "Stream",
-            "shards": 1,
-            "retention": {"max_age_seconds": None, "max_size_bytes": None},
-            "consistency": "Leader",
-            "delivery": "AtLeastOnce",
-            "durable": True,
-            **settings,
-        }
+        body = stream_of(name, settings)
         self.request("POST", f"/v1/tenants/{tenant}/namespaces/default/streams", body, tenant)
         return name
+
+    def create_streams_together(self, count: int) -> list[str]:
+        """Creates streams in one batch; gives their names."""
+        names = [f"stream-{next(NAMES)}" for _ in range(count)]
+        body = {"streams": [stream_of(name, {}) for name in names]}
+        self.request("POST", f"/v1/tenants/{self.tenant}/namespaces/default/resources", body)
+        return names
 
     def create_cache(self, *, name: str | None = None, **settings) -> str:
         """Creates a cache with one shard, unless the settings say otherwise; gives its name."""
@@ -77,7 +76,8 @@ class Node:
         if tenant in self.tenants:
             return
         self.bootstrap(tenant, "initialize", {"display_name": tenant, "initial_admin_principals": [admin]})
-        answer = self.bootstrap(tenant, "dev-token", {"principal": admin, "audience": "felix-controlplane"})
+        wanted = {"principal": admin, "audience": "felix-controlplane", "ttl_seconds": 3600}
+        answer = self.bootstrap(tenant, "dev-token", wanted)
         self.tenants[tenant] = answer["felix_token"]
         self.request("POST", f"/v1/tenants/{tenant}/namespaces", {"namespace": "default"}, tenant)
 
@@ -97,6 +97,20 @@ class Node:
         return send("POST", url, body, {"X-Felix-Bootstrap-Token": secret})
 
 
+def stream_of(name: str, settings: dict) -> dict:
+    """What creates a durable stream with one shard, unless the settings say otherwise."""
+    return {
+        "stream": name,
+        "kind": "Stream",
+        "shards": 1,
+        "retention": {"max_age_seconds": None, "max_size_bytes": None},
+        "consistency": "Leader",
+        "delivery": "AtLeastOnce",
+        "durable": True,
+        **settings,
+    }
+
+
 def send(method: str, url: str, body: dict | None, headers: dict[str, str]):
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(
@@ -111,10 +125,13 @@ def send(method: str, url: str, body: dict | None, headers: dict[str, str]):
 
 
 @contextlib.contextmanager
-def start(quota: str | None = None) -> Iterator[Node]:
-    """Starts `felixctl dev` with directories of its own, waits until it is ready, and stops it at the end."""
+def start(quota: str | None = None, **more: str) -> Iterator[Node]:
+    """Starts `felixctl dev` with directories of its own, waits until it is ready, and stops it at the end; `more` goes
+    into its environment."""
     with scratch() as directory:
-        environment = {"FELIX_TENANT_PUBLISH_QUOTAS": quota} if quota else {}
+        environment = dict(more)
+        if quota:
+            environment["FELIX_TENANT_PUBLISH_QUOTAS"] = quota
         ready = directory / "ready.json"
         command = ["felixctl", "dev", "--data-dir", str(directory / "node"), "--ready-file", str(ready)]
         with running(directory, [*command, "--port-base", "0"], environment) as process:
@@ -124,8 +141,9 @@ def start(quota: str | None = None) -> Iterator[Node]:
 
 
 @contextlib.contextmanager
-def start_separately() -> Iterator[Node]:
-    """Starts a control plane and a broker, each a process with a configuration of its own."""
+def start_separately(**more: str) -> Iterator[Node]:
+    """Starts a control plane and a broker, each a process with a configuration of its own; `more` is for the control
+    plane."""
     with scratch() as directory, contextlib.ExitStack() as stack:
         broker, broker_admin, api, api_admin, bootstrap = (f"127.0.0.1:{port}" for port in free_ports(5))
         secret, node_token = directory / "bootstrap.secret", directory / "node.token"
@@ -140,6 +158,7 @@ def start_separately() -> Iterator[Node]:
             "FELIX_BOOTSTRAP_BIND_ADDR": bootstrap,
             "FELIX_BOOTSTRAP_TOKEN_FILE": str(secret),
             "FELIX_BOOTSTRAP_DEV_TOKENS": "true",
+            **more,
         }
         process = stack.enter_context(running(directory, ["felix-controlplane"], control_plane))
         wait_for(process, lambda: is_ready(api_admin))
@@ -158,7 +177,7 @@ def start_separately() -> Iterator[Node]:
         over = [{"subject": "role:broker", "object": "cluster:*", "action": f"node.{do}"} for do in ("view", "manage")]
         grouped = [{"user": "p:broker", "role": "role:broker"}]
         node.bootstrap("operators", "initialize", {"display_name": "operators", "policies": over, "groupings": grouped})
-        wanted = {"principal": "p:broker", "audience": "felix-controlplane"}
+        wanted = {"principal": "p:broker", "audience": "felix-controlplane", "ttl_seconds": 3600}
         private(node_token, node.bootstrap("operators", "dev-token", wanted)["felix_token"])
         node.create_tenant("dev", "p:dev")
         node.controlplane_token, node.token = node.tenants["dev"], node.mint([])
@@ -189,7 +208,7 @@ def scratch() -> Iterator[pathlib.Path]:
 @contextlib.contextmanager
 def running(directory: pathlib.Path, command: list[str], variables: dict[str, str]) -> Iterator[subprocess.Popen]:
     """A program of the directory given on the command line; it is stopped at the end, and killed if it will not."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("FELIX_")}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("FELIX_", "GATEWAY_"))}
     environment |= {"XDG_CONFIG_HOME": f"{directory}/config", "XDG_DATA_HOME": f"{directory}/data", **variables}
     program = pathlib.Path(sys.argv[1], command[0])
     with open(directory / f"{command[0]}.log", "wb") as log:
@@ -234,7 +253,7 @@ def private(file: pathlib.Path, text: str) -> None:
 def make_certificate(certificate: pathlib.Path, key: pathlib.Path) -> None:
     """A certificate for `localhost` that is its own root."""
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
     command += ["-addext", "basicConstraints=critical,CA:FALSE", "-days", "30"]
     subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
 

@@ -73,6 +73,23 @@ number! {
     Incarnation(u64)
 }
 
+impl Incarnation {
+    /// Tells a stream from every other stream that its tenant has or had. Streams that are created together have one
+    /// incarnation, so their names take part. Positions of Kafka groups are stored under it: not a bit of this may
+    /// ever change.
+    #[must_use]
+    pub fn number(self, namespace: &str, stream: &str) -> u64 {
+        let names = [namespace, stream];
+        let mut bytes = Vec::with_capacity(namespace.len() + stream.len() + 24);
+        for name in names {
+            bytes.extend_from_slice(&(name.len() as u64).to_be_bytes());
+            bytes.extend_from_slice(name.as_bytes());
+        }
+        bytes.extend_from_slice(&self.0.to_be_bytes());
+        crate::key_hash(&bytes)
+    }
+}
+
 number! {
     /// A point in time in milliseconds: since the Unix epoch in a broker, since the start of the run in
     /// the simulator.
@@ -175,6 +192,19 @@ mod tests {
     fn generations_end_where_the_header_field_ends() {
         assert_eq!(Generation(0).next(), Some(Generation(1)));
         assert_eq!(Generation(i32::MAX as u32).next(), None);
+    }
+
+    #[test]
+    fn streams_of_one_incarnation_have_numbers_of_their_own() {
+        let orders = Incarnation(7).number("default", "orders");
+        // Where these are is on disks.
+        assert_eq!(orders, 0x5ae7_bd15_90f0_d85f);
+        assert_eq!(
+            Incarnation(8).number("default", "orders"),
+            0x08e2_6bcb_8136_f187
+        );
+        assert_ne!(Incarnation(7).number("default", "order"), orders);
+        assert_ne!(Incarnation(7).number("defaulto", "rders"), orders);
     }
 
     #[test]

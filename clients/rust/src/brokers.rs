@@ -4,25 +4,28 @@
 //! Brokers given by the user stay candidates for good; those learned from a broker are replaced by what is learned
 //! next. A broker that failed is tried last.
 
+mod over;
+
 use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use felix_wire::error::Code;
-use felix_wire::extension::Extension;
 use felix_wire::message::Message;
 use felix_wire::negotiate::Features;
 use quinn::Connection;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use self::over::{Connected, Way};
 use crate::address::Address;
 use crate::backoff::{self, Backoff};
 use crate::builder::Config;
 use crate::candidates::{Candidate, Candidates};
 use crate::error::{Attempt, ConnectFailed};
 use crate::flight::{Finally, Flight};
-use crate::keeper;
 use crate::link::{Link, PUBLISHES, PipeLimits};
 use crate::publish::{Pipe, TokenUsed};
 use crate::session::{NotAsked, Opened, Wants, ask, is_about_token, open};
@@ -35,11 +38,12 @@ const STAGGER: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(crate) struct Brokers {
     pub(crate) config: Config,
-    transport: Transport,
+    way: Way,
     state: Mutex<State>,
 }
 
 type Made = Result<Arc<Link>, ConnectFailed>;
+type Making<'a> = Pin<Box<dyn Future<Output = Made> + Send + 'a>>;
 
 #[derive(Debug, Default)]
 struct State {
@@ -69,7 +73,7 @@ impl Brokers {
         });
         Arc::new(Self {
             config,
-            transport,
+            way: Way::Dial(transport),
             state,
         })
     }
@@ -104,37 +108,39 @@ impl Brokers {
 
     /// A connection to one broker, for a redirect. Tried once.
     pub(crate) async fn to(self: &Arc<Self>, address: Address, slot: usize) -> Made {
-        let key = (address, slot);
-        let flight = {
-            let mut state = self.lock();
-            if state.closed {
-                return Err(ConnectFailed::Closed);
-            }
-            if let Some(link) = state.links.get(&key).filter(|link| link.is_alive()) {
-                return Ok(Arc::clone(link));
-            }
-            let dial = || Flight::launch(Arc::clone(self).dial_once(key.clone()));
-            state
-                .dialling
-                .entry(key.clone())
-                .or_insert_with(dial)
-                .clone()
-        };
-        flight
-            .landed()
-            .await
-            .unwrap_or(Err(ConnectFailed::NoBroker {
-                attempts: Vec::new(),
-            }))
-    }
-
-    async fn dial_once(self: Arc<Self>, key: (Address, usize)) -> Made {
-        let _landed = Finally(|| drop(self.lock().dialling.remove(&key)));
         let candidate = Candidate {
-            address: key.0.clone(),
+            address,
             learned: true,
         };
-        self.dial(&candidate, key.1)
+        self.to_candidate(candidate, slot).await
+    }
+
+    /// As [`Self::to`]. The box ends a recursion: a connection of somebody else's is come by in the same way.
+    fn to_candidate(self: &Arc<Self>, candidate: Candidate, slot: usize) -> Making<'_> {
+        Box::pin(async move {
+            let key = (candidate.address.clone(), slot);
+            let flight = {
+                let mut state = self.lock();
+                if state.closed {
+                    return Err(ConnectFailed::Closed);
+                }
+                if let Some(link) = state.links.get(&key).filter(|link| link.is_alive()) {
+                    return Ok(Arc::clone(link));
+                }
+                let dial = || Flight::launch(Arc::clone(self).dial_once(candidate, slot));
+                state.dialling.entry(key).or_insert_with(dial).clone()
+            };
+            let none = || ConnectFailed::NoBroker {
+                attempts: Vec::new(),
+            };
+            flight.landed().await.unwrap_or_else(|| Err(none()))
+        })
+    }
+
+    async fn dial_once(self: Arc<Self>, candidate: Candidate, slot: usize) -> Made {
+        let key = (candidate.address.clone(), slot);
+        let _landed = Finally(|| drop(self.lock().dialling.remove(&key)));
+        self.dial(&candidate, slot)
             .await
             .map_err(|failed| match failed {
                 DialFailed::Final(failed) => failed,
@@ -268,32 +274,15 @@ impl Brokers {
         candidate: &Candidate,
         slot: usize,
     ) -> Result<Arc<Link>, DialFailed> {
-        let dialled = timeout(self.config.connect_timeout, self.connect(candidate)).await;
-        let (connection, opened, token) = dialled.unwrap_or_else(|_| {
+        let dialled = timeout(self.config.connect_timeout, self.connect(candidate, slot)).await;
+        let connected = dialled.unwrap_or_else(|_| {
             let limit = self.config.connect_timeout.as_secs_f64();
             Err(attempt(
                 &candidate.address,
                 format!("timed out after {limit} s"),
             ))
         })?;
-        if opened.granted.extensions.contains(Extension::Reauth) {
-            keeper::start(
-                connection.clone(),
-                self.config.tenant.to_string(),
-                self.config.token.clone(),
-            );
-        }
-        let key = TokenUsed {
-            source: self.config.token.clone(),
-            token,
-        };
-        let link = Arc::new(Link::new(
-            connection,
-            candidate.address.clone(),
-            opened,
-            key,
-            self.limits(),
-        ));
+        let link = Arc::new(self.link(candidate.address.clone(), connected));
         let mut state = self.lock();
         if state.closed {
             return Err(DialFailed::Final(ConnectFailed::Closed));
@@ -312,20 +301,26 @@ impl Brokers {
         }
     }
 
-    async fn connect(
-        &self,
-        candidate: &Candidate,
-    ) -> Result<(Connection, Opened, Arc<str>), DialFailed> {
+    async fn connect(&self, candidate: &Candidate, slot: usize) -> Result<Connected, DialFailed> {
+        let transport = match &self.way {
+            Way::Dial(transport) => transport,
+            Way::Over(carrier) => return self.attach(carrier, candidate, slot).await,
+        };
         let address = &candidate.address;
         let resolved = address.resolve().await;
         let resolved = resolved.map_err(|error| attempt(address, error.to_string()))?;
         let name = address.server_name(self.config.server_name.as_deref(), candidate.learned);
         let mut last = attempt(address, "the name has no address".to_owned());
         for remote in resolved {
-            match self.transport.dial(remote, name).await {
+            match transport.dial(remote, name).await {
                 Ok(connection) => {
                     let (opened, token) = self.authenticate(address, &connection).await?;
-                    return Ok((connection, opened, token));
+                    return Ok(Connected {
+                        connection,
+                        carrier: None,
+                        opened,
+                        token,
+                    });
                 }
                 Err(error) => last = attempt(address, error.to_string()),
             }
@@ -405,7 +400,10 @@ impl Brokers {
     }
 
     pub(crate) async fn said_goodbye(&self) {
-        self.transport.drained().await;
+        // Connections that are not one's own stay.
+        if let Way::Dial(transport) = &self.way {
+            transport.drained().await;
+        }
     }
 
     /// The entry broker at this moment, if its connection lives.

@@ -3,7 +3,7 @@
 use crate::address::Address;
 
 /// Addresses in the order of trying. Pure.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Candidates {
     order: Vec<Candidate>,
 }

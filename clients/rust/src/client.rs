@@ -16,6 +16,7 @@ use crate::publish::{Published, Publisher, Target};
 use crate::record::Record;
 use crate::requests::Widths;
 use crate::subscribe::{Subscribe, SubscribeAll};
+use crate::token::TokenSource;
 use crate::transport::Transport;
 
 /// A connection to a cluster, in the name of one tenant.
@@ -32,6 +33,8 @@ pub struct Client {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) brokers: Arc<Brokers>,
+    /// The line to the broker in this process, once there was one to send.
+    pub(crate) near: tokio::sync::Mutex<Option<crate::asks::Line>>,
     pub(crate) widths: Mutex<Widths>,
     requests: AtomicU64,
     slots: AtomicUsize,
@@ -50,16 +53,29 @@ impl Client {
     ) -> Result<Self, ConnectFailed> {
         let namespace = config.namespace.clone();
         let brokers = Brokers::new(config, transport);
-        brokers.first().await?;
-        let inner = Inner {
-            brokers,
-            widths: Mutex::new(BTreeMap::new()),
-            requests: AtomicU64::new(1),
-            slots: AtomicUsize::new(0),
-        };
+        match &brokers.config.near {
+            // Whether the token is good is seen by the first call.
+            Some(_) => {}
+            None => drop(brokers.first().await?),
+        }
         Ok(Self {
-            inner: Arc::new(inner),
+            inner: Arc::new(Inner::new(brokers)),
             namespace,
+        })
+    }
+
+    /// The same client for somebody else: it shares this one's connections, and what it asks is asked with tokens of
+    /// `source`. This is for gateways: a broker judges each stream by its own token, so many people can be served over
+    /// few connections. Closing or dropping it ends what is its own and no connection.
+    ///
+    /// # Errors
+    /// [`ConnectFailed`] when the broker does not accept the token, or cannot be reached.
+    pub async fn with_token(&self, source: TokenSource) -> Result<Self, ConnectFailed> {
+        let brokers = Brokers::over(&self.inner.brokers, source);
+        brokers.first().await?;
+        Ok(Self {
+            inner: Arc::new(Inner::new(brokers)),
+            namespace: self.namespace.clone(),
         })
     }
 
@@ -179,6 +195,16 @@ impl fmt::Debug for Client {
 }
 
 impl Inner {
+    fn new(brokers: Arc<Brokers>) -> Self {
+        Self {
+            brokers,
+            near: tokio::sync::Mutex::default(),
+            widths: Mutex::new(BTreeMap::new()),
+            requests: AtomicU64::new(1),
+            slots: AtomicUsize::new(0),
+        }
+    }
+
     /// A number for a request that is answered by number.
     pub(crate) fn next_request(&self) -> u64 {
         self.requests.fetch_add(1, Ordering::Relaxed)

@@ -137,7 +137,8 @@ mod tests {
         assert_ne!(shown.cert, renewed.cert);
         std::fs::write(&chain_file, &first.0).unwrap();
         assert_eq!(identity.look().cert, renewed.cert);
-        let missing = ClientIdentity::from_files(directory.path().join("no"), key_file).unwrap_err();
+        let missing =
+            ClientIdentity::from_files(directory.path().join("no"), key_file).unwrap_err();
         assert!(missing.to_string().contains("/no"), "{missing}");
     }
 }

@@ -7,10 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use felix_wire::error::Failure;
 use felix_wire::extension::{Answer, Extension, Extensions, Refused, Renew};
 use felix_wire::frame::Incoming;
 use felix_wire::message::Message;
 use quinn::{Connection, SendStream};
+use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use crate::frames::Frames;
@@ -18,18 +20,22 @@ use crate::limits::TOKEN_RETRY_MS;
 use crate::session::{KEEPS, NotAsked, Opened, is_about_token, open};
 use crate::token::TokenSource;
 
-/// Begins to keep a connection. Ends with it.
-pub(crate) fn start(connection: Connection, tenant: String, source: TokenSource) {
+/// Begins to keep a connection. Ends with it, or when the handle says so.
+pub(crate) fn start(
+    connection: Connection,
+    tenant: String,
+    source: TokenSource,
+) -> Option<AbortHandle> {
     // One token for good has no next one.
     if source.is_fixed() {
-        return;
+        return None;
     }
     let keeper = Keeper {
         connection,
         tenant,
         source,
     };
-    tokio::spawn(keeper.run());
+    Some(tokio::spawn(keeper.run()).abort_handle())
 }
 
 struct Keeper {
@@ -42,15 +48,24 @@ struct Keeper {
 enum Ended {
     /// Another stream may be opened.
     Lost,
+    /// The broker ended it because of its token.
+    Refused,
     /// The broker does not do this.
     Unknown,
 }
 
 impl Keeper {
     async fn run(self) {
+        // Another token is tried at once, but not one after the other.
+        let mut refused = false;
         while self.connection.close_reason().is_none() {
-            if let Ended::Unknown = self.keep().await {
-                return;
+            match self.keep().await {
+                Ended::Unknown => return,
+                Ended::Refused if !refused => {
+                    refused = true;
+                    continue;
+                }
+                Ended::Refused | Ended::Lost => refused = false,
             }
             tokio::select! {
                 _ = self.connection.closed() => return,
@@ -89,7 +104,12 @@ impl Keeper {
                 }
                 // An answer to something that was given up.
                 Some(Heard::Renewed | Heard::Refused(_)) => {}
-                None => return Ended::Lost,
+                Some(Heard::Over(failure)) if is_about_token(&failure) => {
+                    // Whoever was revoked learns it from his token source now, and not at his next request.
+                    self.source.invalidate(&token);
+                    return Ended::Refused;
+                }
+                Some(Heard::Over(_)) | None => return Ended::Lost,
             }
         }
     }
@@ -122,6 +142,7 @@ impl Keeper {
                         break;
                     }
                     Heard::Expiring { identity } => also.push(identity),
+                    Heard::Over(_) => return None,
                 }
             }
         }
@@ -131,9 +152,13 @@ impl Keeper {
 
 /// What a broker says on such a stream.
 enum Heard {
-    Expiring { identity: u64 },
+    Expiring {
+        identity: u64,
+    },
     Renewed,
     Refused(Refused),
+    /// The broker ends the stream, for this reason.
+    Over(Failure),
 }
 
 /// The next thing that is said; `None` when nothing more is.
@@ -145,7 +170,10 @@ async fn heard(frames: &mut Frames) -> Option<Heard> {
             Incoming::Published(frame) => {
                 let said = Message::decode(&frame.payload);
                 tracing::debug!(?said, "the broker ends the stream that keeps tokens");
-                return None;
+                return match said {
+                    Ok(Message::Error(failure)) => Some(Heard::Over(failure)),
+                    _ => None,
+                };
             }
         };
         let identity = frame.correlation;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use felix_wire::message::Auth;
 use quinn::{Connection, VarInt};
+use tokio::task::AbortHandle;
 
 use crate::address::Address;
 use crate::asks::Line;
@@ -25,8 +26,25 @@ pub(crate) struct Link {
     pub(crate) router: Arc<Router>,
     /// The stream for calls, once there was one to send.
     pub(crate) line: tokio::sync::Mutex<Option<Line>>,
+    carrier: Option<Carrier>,
     pipe: Arc<PipeSlot>,
     limits: PipeLimits,
+}
+
+/// A connection that is somebody else's, with what was started on it for us.
+#[derive(Debug)]
+pub(crate) struct Carrier {
+    pub(crate) link: Arc<Link>,
+    pub(crate) keeper: Option<AbortHandle>,
+}
+
+/// Which connection to which broker, and whose.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) connection: Connection,
+    pub(crate) broker: Address,
+    /// `None` for a connection of our own.
+    pub(crate) carrier: Option<Carrier>,
 }
 
 /// What every publish stream of a connection is bounded by.
@@ -55,15 +73,18 @@ enum PipeState {
 
 impl Link {
     /// The stream on which the token was accepted becomes the first publish stream.
-    pub(crate) fn new(
-        connection: Connection,
-        broker: Address,
-        opened: Opened,
-        key: TokenUsed,
-        limits: PipeLimits,
-    ) -> Self {
+    pub(crate) fn new(place: Place, opened: Opened, key: TokenUsed, limits: PipeLimits) -> Self {
+        let Place {
+            connection,
+            broker,
+            carrier,
+        } = place;
         let granted = opened.granted;
-        let router = Router::start(connection.clone());
+        // Whoever owns the connection hears what the broker opens on it.
+        let router = match &carrier {
+            None => Router::start(connection.clone()),
+            Some(carrier) => Arc::clone(&carrier.link.router),
+        };
         let pipe = PipeState::Open(limits.start(opened, key));
         let pipe = Arc::new(PipeSlot(Mutex::new(pipe)));
         Self {
@@ -72,6 +93,7 @@ impl Link {
             granted,
             router,
             line: tokio::sync::Mutex::new(None),
+            carrier,
             pipe,
             limits,
         }
@@ -129,8 +151,22 @@ impl Link {
         }
     }
 
+    /// Closes the connection, or what is ours on somebody else's.
     pub(crate) fn close(&self) {
-        self.connection.close(CLOSE_DONE, b"");
+        let Some(carrier) = &self.carrier else {
+            return self.connection.close(CLOSE_DONE, b"");
+        };
+        if let Some(keeper) = &carrier.keeper {
+            keeper.abort();
+        }
+        if let Some(pipe) = self.open_pipe() {
+            pipe.end();
+        }
+        if let Ok(line) = self.line.try_lock()
+            && let Some(line) = &*line
+        {
+            line.end();
+        }
     }
 }
 

@@ -50,6 +50,14 @@ impl Api {
         Caller::new(url, token, Some(roots)).map(|caller| Self { caller })
     }
 
+    /// The same calls in the name of somebody else, over the same connections.
+    #[must_use]
+    pub fn with_token(&self, token: TokenSource) -> Self {
+        Self {
+            caller: self.caller.with_token(token),
+        }
+    }
+
     /// The address that calls go to.
     #[must_use]
     pub fn url(&self) -> &str {

@@ -317,6 +317,12 @@ impl Caller {
                 code: body.code,
                 message: body.message,
             },
+            // Said by a proxy for a control plane that it cannot reach.
+            Err(_) if matches!(status.as_u16(), 502..=504) => CallFailed::Refused {
+                status: status.as_u16(),
+                code: "unavailable".to_owned(),
+                message: format!("status {status} from before the control plane"),
+            },
             Err(_) => CallFailed::Malformed {
                 url: self.base.to_string(),
                 detail: format!("status {status} without an error body"),

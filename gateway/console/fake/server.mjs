@@ -155,7 +155,7 @@ function groupAnswer(method, [stream, group, what, verb], query, body) {
   const g = known(GROUPS, (one) => one.stream === stream && one.group === group, `group ${group} of ${stream}`);
   const s = STREAMS.find((one) => one.stream === stream);
   if (what === undefined) return groupItem(g);
-  if (what === "plan") return { moves: groupItem(g).shards.filter((one) => body.shard === null || one.shard === body.shard).map((one) => ({ shard: one.shard, current: one.committed, start: 0, end: one.tail, target: place(s, one.shard, body.to), moved: false })) };
+  if (what === "plan") return { moves: groupItem(g).shards.filter((one) => query.get("shard") === null || one.shard === Number(query.get("shard"))).map((one) => ({ shard: one.shard, current: one.committed, start: 0, end: one.tail, target: place(s, one.shard, query.get("to")), moved: false })) };
   if (what === "seek") {
     return { moves: body.offsets.map(({ shard, offset }) => {
       const current = s.ends[shard] - g.lags[shard];

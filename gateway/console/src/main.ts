@@ -186,7 +186,7 @@ function signIn(): void {
       h("img", { src: `${ROOT}/icon.svg`, alt: "", width: 56, height: 56 }),
       h("h1", {}, "Felix console"),
       h("p", {}, "You see and change here exactly what your own roles allow."),
-      h("a", { class: "button primary wide", href: `/auth/login?return=${back}` }, "Sign in"),
+      h("a", { class: "button primary wide", href: `/auth/login?return_to=${back}` }, "Sign in"),
       h(
         "details",
         {},

@@ -1,7 +1,8 @@
-//! DescribeConfigs, of topics and of this listener as a broker; IncrementalAlterConfigs, of topics.
+//! DescribeConfigs, of topics and of this listener as a broker; AlterConfigs and IncrementalAlterConfigs, of topics.
 
 use std::sync::Arc;
 
+use kafka_protocol::messages::alter_configs_response::AlterConfigsResourceResponse as Replaced;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_configs_response::{
     DescribeConfigsResourceResult, DescribeConfigsResult,
@@ -9,14 +10,15 @@ use kafka_protocol::messages::describe_configs_response::{
 use kafka_protocol::messages::incremental_alter_configs_request::AlterConfigsResource;
 use kafka_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use kafka_protocol::messages::{
-    DescribeConfigsRequest, DescribeConfigsResponse, IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
+    AlterConfigsRequest, AlterConfigsResponse, DescribeConfigsRequest, DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
 };
 
 use super::admin::{self, Refused, Settings};
 use super::settings::{self, Setting, Type};
 use super::{Ctx, Head, metadata, text};
 use crate::limits::BATCH_BYTES_MAX;
+use crate::topics::Topic;
 use crate::wire::codes::{INVALID_CONFIG, INVALID_REQUEST, name};
 
 /// Kinds of resources.
@@ -70,7 +72,7 @@ fn list(ctx: &Ctx, asked: &DescribeConfigsResource) -> Result<Vec<Setting>, Refu
                 .map_err(|code| Refused::new(code, name(code)))?;
             Ok(settings::of_topic(&topic.stream))
         }
-        BROKER if wanted.is_empty() || wanted == ctx.shared.config.node_id.to_string() => {
+        BROKER if wanted.is_empty() || wanted == ctx.shared.node_id.to_string() => {
             Ok(of_listener(ctx))
         }
         BROKER => Err(Refused::new(
@@ -99,7 +101,7 @@ fn of_listener(ctx: &Ctx) -> Vec<Setting> {
             config.auto_create_topics.to_string(),
             Type::Boolean,
         ),
-        shown("broker.id", config.node_id.to_string(), Type::Int),
+        shown("broker.id", ctx.shared.node_id.to_string(), Type::Int),
         shown("default.replication.factor", "1".into(), Type::Int),
         shown("log.cleanup.policy", "delete".into(), Type::List),
         shown(
@@ -151,16 +153,50 @@ pub(super) async fn alter(
     IncrementalAlterConfigsResponse::default().with_responses(responses)
 }
 
-async fn change(ctx: &Ctx, asked: &AlterConfigsResource, only_look: bool) -> Result<(), Refused> {
-    if asked.resource_type != TOPIC {
+/// Answers the older way of changing settings: all of them at once, and what is not named has its default again.
+pub(super) async fn replace(
+    ctx: Arc<Ctx>,
+    _head: Head,
+    request: AlterConfigsRequest,
+) -> AlterConfigsResponse {
+    let mut responses = Vec::with_capacity(request.resources.len());
+    for asked in &request.resources {
+        let response = Replaced::default()
+            .with_error_message(None)
+            .with_resource_type(asked.resource_type)
+            .with_resource_name(asked.resource_name.clone());
+        let named = asked.configs.iter();
+        let named = named.map(|one| (&one.name, one.value.as_ref()));
+        let done = match settings::read(settings::defaults(), named) {
+            Ok(changes) => {
+                let only_look = request.validate_only;
+                let (kind, name) = (asked.resource_type, asked.resource_name.as_str());
+                apply(&ctx, kind, name, &changes, only_look).await
+            }
+            Err(refused) => Err(refused),
+        };
+        responses.push(match done {
+            Ok(()) => response,
+            Err(refused) => response
+                .with_error_code(refused.code)
+                .with_error_message(Some(text(&refused.message))),
+        });
+    }
+    AlterConfigsResponse::default().with_responses(responses)
+}
+
+/// The topic of a change.
+async fn changed(ctx: &Ctx, kind: i8, wanted: &str) -> Result<Arc<Topic>, Refused> {
+    if kind != TOPIC {
         let message =
             "only settings of topics can be changed; the listener has a configuration file";
         return Err(Refused::new(INVALID_REQUEST, message));
     }
-    let wanted = asked.resource_name.as_str();
     let topics = ctx.topics_with([wanted].into_iter()).await;
-    let topic =
-        metadata::named(ctx, &topics, wanted).map_err(|code| Refused::new(code, name(code)))?;
+    metadata::named(ctx, &topics, wanted).map_err(|code| Refused::new(code, name(code)))
+}
+
+async fn change(ctx: &Ctx, asked: &AlterConfigsResource, only_look: bool) -> Result<(), Refused> {
     let mut changes = Settings::default();
     for config in &asked.configs {
         let value = match config.config_operation {
@@ -173,8 +209,20 @@ async fn change(ctx: &Ctx, asked: &AlterConfigsResource, only_look: bool) -> Res
         };
         settings::set(&mut changes, config.name.as_str(), value)?;
     }
-    if only_look || changes == Settings::default() {
+    let (kind, name) = (asked.resource_type, asked.resource_name.as_str());
+    apply(ctx, kind, name, &changes, only_look).await
+}
+
+async fn apply(
+    ctx: &Ctx,
+    kind: i8,
+    name: &str,
+    changes: &Settings,
+    only_look: bool,
+) -> Result<(), Refused> {
+    let topic = changed(ctx, kind, name).await?;
+    if only_look || *changes == Settings::default() {
         return Ok(());
     }
-    admin::change(ctx, &topic.stream, &changes).await
+    admin::change(ctx, &topic.stream, changes).await
 }

@@ -9,7 +9,7 @@ use kafka_protocol::messages::create_topics_response::{
 use kafka_protocol::messages::{CreateTopicsRequest, CreateTopicsResponse};
 use uuid::Uuid;
 
-use super::admin::{self, NewTopic, Refused};
+use super::admin::{self, NewTopic, Refused, Settings};
 use super::{Ctx, Head, settings, text};
 use crate::topics::Topics;
 use crate::wire::codes::{
@@ -98,7 +98,7 @@ fn wanted(topic: &CreatableTopic) -> Result<NewTopic, Refused> {
         .map(|one| (&one.name, one.value.as_ref()));
     Ok(NewTopic {
         partitions,
-        settings: settings::read(pairs)?,
+        settings: settings::read(Settings::default(), pairs)?,
     })
 }
 

@@ -146,6 +146,7 @@ pub(crate) fn begin(ctx: &Arc<Ctx>, call: Call) -> Result<Work<Answer>, Unreadab
         Api::FindCoordinator => run(ctx, call, coordinator::answer),
         Api::DescribeCluster => run(ctx, call, cluster::answer),
         Api::DescribeConfigs => run(ctx, call, configs::answer),
+        Api::AlterConfigs => run(ctx, call, configs::replace),
         Api::IncrementalAlterConfigs => run(ctx, call, configs::alter),
         Api::CreateTopics => run(ctx, call, create_topics::answer),
         Api::DeleteTopics => run(ctx, call, delete_topics::answer),

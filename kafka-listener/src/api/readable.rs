@@ -63,6 +63,7 @@ fn decodes(call: Call) -> Result<(), Unreadable> {
         Api::SaslAuthenticate => decode::<of::SaslAuthenticateRequest>(&call).map(drop),
         Api::CreatePartitions => decode::<of::CreatePartitionsRequest>(&call).map(drop),
         Api::DeleteGroups => decode::<of::DeleteGroupsRequest>(&call).map(drop),
+        Api::AlterConfigs => decode::<of::AlterConfigsRequest>(&call).map(drop),
         Api::IncrementalAlterConfigs => {
             decode::<of::IncrementalAlterConfigsRequest>(&call).map(drop)
         }

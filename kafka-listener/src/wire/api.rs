@@ -71,6 +71,7 @@ apis! {
     OffsetForLeaderEpoch = 23, 2..=4, flexible 4;
     DescribeAcls = 29, 1..=3, flexible 2;
     DescribeConfigs = 32, 1..=4, flexible 4;
+    AlterConfigs = 33, 0..=2, flexible 2;
     DescribeLogDirs = 35, 1..=4, flexible 2;
     SaslAuthenticate = 36, 0..=2, flexible 2;
     CreatePartitions = 37, 0..=3, flexible 2;

@@ -34,6 +34,7 @@ pub(super) const fn of(api: Api) -> &'static [Field] {
         Api::SaslAuthenticate => SASL_AUTHENTICATE,
         Api::CreatePartitions => CREATE_PARTITIONS,
         Api::DeleteGroups => DELETE_GROUPS,
+        Api::AlterConfigs => ALTER_CONFIGS,
         Api::IncrementalAlterConfigs => INCREMENTAL_ALTER_CONFIGS,
         Api::ListPartitionReassignments => LIST_PARTITION_REASSIGNMENTS,
         Api::OffsetDelete => OFFSET_DELETE,
@@ -342,6 +343,24 @@ const CREATE_PARTITIONS: &[Field] = &[
 
 const DELETE_GROUPS: &[Field] = &[
     field(ALL, Items(&Text)), // groups_names
+];
+
+const ALTER_CONFIGS: &[Field] = &[
+    field(
+        ALL,
+        List(&[
+            field(ALL, Fixed(1)), // resource_type
+            field(ALL, Text),     // resource_name
+            field(
+                ALL,
+                List(&[
+                    field(ALL, Text), // name
+                    field(ALL, Text), // value
+                ]),
+            ), // configs
+        ]),
+    ), // resources
+    field(ALL, Fixed(1)), // validate_only
 ];
 
 const INCREMENTAL_ALTER_CONFIGS: &[Field] = &[

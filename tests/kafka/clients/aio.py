@@ -6,13 +6,38 @@ import asyncio
 
 import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.helpers import create_ssl_context
+from aiokafka.errors import KafkaError
 from clients import rows
+from clients.logins import Logins
 
 TITLE = "aiokafka"
 
 
-class Client:
+async def settled(members, wanted: list[int]) -> None:
+    """Waits until each has as many partitions as wanted."""
+    async with asyncio.timeout(rows.PATIENCE):
+        while sorted(len(one.assignment()) for one in members) != sorted(wanted):
+            await asyncio.sleep(0.05)
+
+
+class Bearer(AbstractTokenProvider):
+    """Gives a token as it was given."""
+
+    def __init__(self, at: dict):
+        self.at = at
+
+    async def token(self) -> str:
+        return self.at["secret"]
+
+    def extensions(self) -> dict[str, str]:
+        return self.at.get("extensions", {})
+
+
+class Client(Logins):
     def __init__(self, node):
         self.node = node
         self.base = {"bootstrap_servers": node.kafka_bootstrap}
@@ -156,9 +181,104 @@ class Client:
         async def run():
             topic, group = self.node.create_stream(shards=4), rows.fresh("group")
             async with self.consumer(topic, group=group) as one, self.consumer(topic, group=group) as two:
-                async with asyncio.timeout(rows.PATIENCE):
-                    while sorted(map(len, (one.assignment(), two.assignment()))) != [2, 2]:
-                        await asyncio.sleep(0.05)
+                await settled([one, two], [2, 2])
+
+        asyncio.run(run())
+
+    def takes_over_from_one_that_leaves(self):
+        async def run():
+            topic, group = self.node.create_stream(shards=4), rows.fresh("group")
+            async with self.consumer(topic, group=group) as stays:
+                async with self.consumer(topic, group=group) as leaves:
+                    await settled([stays, leaves], [2, 2])
+                await settled([stays], [4])
+
+        asyncio.run(run())
+
+    def takes_over_from_one_that_dies(self):
+        async def run():
+            topic, group = self.node.create_stream(shards=4), rows.fresh("group")
+            settings = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 1000}
+            async with self.consumer(topic, group=group, **settings) as stays:
+                # A static member that stops says nothing: its place is free only when it was silent for a session.
+                async with self.consumer(topic, group=group, group_instance_id="dies", **settings) as dies:
+                    await settled([stays, dies], [2, 2])
+                await settled([stays], [4])
+
+        asyncio.run(run())
+
+    def keeps_its_place_as_static_member(self):
+        async def run():
+            topic, group = self.node.create_stream(shards=4), rows.fresh("group")
+            async with self.consumer(topic, group=group, group_instance_id="there") as stays:
+                async with self.consumer(topic, group=group, group_instance_id="here") as static:
+                    await settled([stays, static], [2, 2])
+                    held = static.assignment()
+                async with self.consumer(topic, group=group, group_instance_id="here") as static:
+                    await settled([stays, static], [2, 2])
+                    assert static.assignment() == held
+
+        asyncio.run(run())
+
+    def reads_and_changes_configs(self):
+        async def run():
+            topic, admin = rows.fresh("topic"), AIOKafkaAdminClient(**self.base)
+            await admin.start()
+            await admin.create_topics([NewTopic(topic, 1, 1, topic_configs={"cleanup.policy": "compact"})])
+
+            async def read():
+                (answer,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
+                return {entry[0]: entry[1] for entry in answer.resources[0][4]}
+
+            assert (await read())["cleanup.policy"] == "compact"
+            change = ConfigResource(ConfigResourceType.TOPIC, topic, configs={"retention.ms": "60000"})
+            await admin.alter_configs([change])
+            # It sets everything: what is not named has its default again.
+            found = await read()
+            assert (found["retention.ms"], found["cleanup.policy"]) == ("60000", "delete"), found
+            await admin.close()
+
+        asyncio.run(run())
+
+    def deletes_records(self):
+        async def run():
+            topic = self.node.create_stream()
+            place, admin = TopicPartition(topic, 0), AIOKafkaAdminClient(**self.base)
+            await self.produce(topic)
+            await admin.start()
+            assert await admin.delete_records({place: RecordsToDelete(before_offset=20)}) == {place: 20}
+            await admin.close()
+            async with self.consumer() as consumer:
+                assert await consumer.beginning_offsets([place]) == {place: 20}
+
+        asyncio.run(run())
+
+    def logs_in_with_oauthbearer(self):
+        async def run():
+            settings = {
+                "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER",
+                "sasl_oauth_token_provider": Bearer({"secret": self.node.token}),
+            }
+            async with self.consumer(**settings) as consumer:
+                assert "orders" in await consumer.topics()
+
+        asyncio.run(run())
+
+    def is_refused_with_a_wrong_token(self):
+        async def run():
+            settings = {
+                "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN",
+                "sasl_plain_username": self.node.tenant, "sasl_plain_password": "nonsense",
+            }
+            consumer = self.consumer(**settings)
+            try:
+                await consumer.start()
+            except KafkaError as error:
+                assert "connect" in str(error).lower() or "auth" in str(error).lower(), error
+            else:
+                raise AssertionError("it was let in")
+            finally:
+                await consumer.stop()
 
         asyncio.run(run())
 
@@ -174,6 +294,26 @@ class Client:
             await admin.close()
 
         asyncio.run(run())
+
+    # It renews no login: the connection ends with it, and another one is made.
+    renews_its_login = None
+
+    @staticmethod
+    def settings_as(at: dict):
+        settings = {
+            "bootstrap_servers": at["bootstrap"], "security_protocol": "SASL_SSL", "sasl_mechanism": at["mechanism"],
+            "ssl_context": create_ssl_context(cafile=at["ca"]),
+        }
+        if at["mechanism"] == "PLAIN":
+            return {**settings, "sasl_plain_username": at["user"], "sasl_plain_password": at["secret"]}
+        return {**settings, "sasl_oauth_token_provider": Bearer(at)}
+
+    def topics_as(self, at: dict):
+        async def run():
+            async with AIOKafkaConsumer(**self.settings_as(at)) as consumer:
+                return await consumer.topics()
+
+        return asyncio.run(run())
 
     def logs_in_with_plain(self):
         async def run():

@@ -6,13 +6,14 @@ import time
 
 import confluent_kafka
 from clients import rows
+from clients.logins import Logins
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, OffsetSpec
 
 TITLE = "confluent-kafka"
 
 
-class Client:
+class Client(Logins):
     def __init__(self, node):
         self.node = node
         self.base = {"bootstrap.servers": node.kafka_bootstrap}
@@ -137,6 +138,7 @@ class Client:
 
     def commits_and_resumes(self):
         self.resumes({})
+        self.keeps_streams_apart()
 
     def resumes(self, settings):
         topic, group = self.node.create_stream(), rows.fresh("group")
@@ -226,6 +228,32 @@ class Client:
         for member in (first, second):
             member.close()
 
+    def consumes_with_the_consumer_protocol(self):
+        settings = {"group_protocol": "consumer"}
+        self.resumes(settings)
+        topic, group = self.node.create_stream(shards=4), rows.fresh("group")
+        stays, leaves = self.members(topic, group, 2, **settings)
+        self.settled([stays, leaves], [2, 2])
+        leaves.close()
+        self.settled([stays], [4])
+        stays.close()
+        self.keeps_streams_apart(**settings)
+
+    def keeps_streams_apart(self, **settings):
+        """Streams that were created together share an incarnation, and nothing else."""
+        topics, group = self.node.create_streams_together(3), rows.fresh("group")
+        for topic in topics:
+            self.produce(topic, [topic.encode()] * 5)
+        member, found = self.consumer(group, **settings), []
+        member.subscribe(topics)
+        rows.until(lambda: found.extend(self.good(member.consume(20, 0.5))) or len(found) >= 15)
+        assert sorted(one.value().decode() for one in found) == sorted(one.topic() for one in found)
+        offsets = [TopicPartition(topic, 0, offset + 1) for offset, topic in enumerate(topics)]
+        member.commit(offsets=offsets, asynchronous=False)
+        committed = member.committed([TopicPartition(topic, 0) for topic in topics], timeout=30)
+        assert [one.offset for one in committed] == [1, 2, 3], committed
+        member.close()
+
     def creates_and_deletes_topics(self):
         admin, topic = AdminClient(self.base), rows.fresh("topic")
         admin.create_topics([NewTopic(topic, 3, 1)])[topic].result(30)
@@ -278,6 +306,32 @@ class Client:
     def sasl(self, mechanism: str, **settings):
         settings = {key.replace("_", "."): value for key, value in settings.items()}
         return {**self.base, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, **settings}
+
+    def settings_as(self, at: dict):
+        settings = {
+            "bootstrap.servers": at["bootstrap"], "security.protocol": "SASL_SSL", "ssl.ca.location": at["ca"],
+            "sasl.mechanism": at["mechanism"],
+        }
+        if at["mechanism"] == "PLAIN":
+            return {**settings, "sasl.username": at["user"], "sasl.password": at["secret"]}
+        extensions = ",".join(f"{name}={value}" for name, value in at["extensions"].items())
+        return {
+            **settings, "sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.client.id": "worker",
+            "sasl.oauthbearer.client.secret": "hidden", "sasl.oauthbearer.extensions": extensions,
+            "sasl.oauthbearer.token.endpoint.url": at["token_url"],
+        }
+
+    def topics_as(self, at: dict):
+        return AdminClient(self.settings_as(at)).list_topics(timeout=30).topics
+
+    def works_as(self, at: dict, topic: str) -> None:
+        producer = Producer(self.settings_as(at))
+
+        def send():
+            producer.produce(topic, b"v")
+            assert producer.flush(30) == 0
+
+        self.at_work(send)
 
     def logs_in_with_plain(self):
         settings = self.sasl("PLAIN", sasl_username=self.node.tenant, sasl_password=self.node.token)

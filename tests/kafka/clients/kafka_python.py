@@ -2,15 +2,62 @@
 
 from __future__ import annotations
 
+import threading
+
 import kafka
 from clients import rows
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import NewTopic
+from clients.logins import Logins
+from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.net.sasl.oauth import AbstractTokenProvider
 
 TITLE = "kafka-python"
 
 
-class Client:
+class Bearer(AbstractTokenProvider):
+    """Gives a token as it was given."""
+
+    def __init__(self, at: dict):
+        super().__init__()
+        self.at = at
+
+    def token(self) -> str:
+        return self.at["secret"]
+
+    def extensions(self) -> dict[str, str]:
+        return self.at.get("extensions", {})
+
+
+class Member:
+    """A consumer that is polled by a thread of its own, as members are in life: one that waits for the others of its
+    group would keep them waiting otherwise."""
+
+    def __init__(self, consumer: KafkaConsumer):
+        self.consumer, self.held, self.ends = consumer, set(), False
+        self.thread = threading.Thread(target=self.poll, daemon=True)
+        self.thread.start()
+
+    def poll(self) -> None:
+        while not self.ends:
+            self.consumer.poll(timeout_ms=200)
+            self.held = self.consumer.assignment()
+        self.consumer.close()
+
+    def generation(self) -> int:
+        return self.consumer.group_metadata().generation_id
+
+    def close(self) -> None:
+        self.ends = True
+        self.thread.join(rows.PATIENCE)
+
+
+def settled(members: list[Member], wanted: list[int]) -> None:
+    """Waits until each has as many partitions as wanted."""
+    rows.until(lambda: sorted(len(member.held) for member in members) == sorted(wanted))
+
+
+class Client(Logins):
     def __init__(self, node):
         self.node = node
         self.base = {"bootstrap_servers": node.kafka_bootstrap}
@@ -143,6 +190,117 @@ class Client:
         assert message.offset == place, (message.offset, place)
         second.close()
 
+    def join(self, topic: str, group: str, listener=None, **settings) -> "Member":
+        consumer = self.consumer(group, **settings)
+        consumer.subscribe([topic], listener=listener)
+        return Member(consumer)
+
+    def two_members(self, **settings) -> list["Member"]:
+        topic, group = self.node.create_stream(shards=4), rows.fresh("group")
+        members = [self.join(topic, group, **settings) for _ in range(2)]
+        settled(members, [2, 2])
+        return members
+
+    def shares_with_a_second_member(self):
+        for member in self.two_members():
+            member.close()
+
+    def takes_over_from_one_that_leaves(self):
+        stays, leaves = self.two_members()
+        leaves.close()
+        settled([stays], [4])
+        stays.close()
+
+    def takes_over_from_one_that_dies(self):
+        topic, group = self.node.create_stream(shards=4), rows.fresh("group")
+        settings = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 1000}
+        stays = self.join(topic, group, **settings)
+        # A static member that closes says nothing: its place is free only when it was silent for a session.
+        dies = self.join(topic, group, group_instance_id="dies", **settings)
+        settled([stays, dies], [2, 2])
+        dies.close()
+        settled([stays], [4])
+        stays.close()
+
+    def keeps_its_place_as_static_member(self):
+        topic, group = self.node.create_stream(shards=4), rows.fresh("group")
+        stays = self.join(topic, group, group_instance_id="there")
+        static = self.join(topic, group, group_instance_id="here")
+        settled([stays, static], [2, 2])
+        held, generation = static.held, stays.generation()
+        static.close()
+        static = self.join(topic, group, group_instance_id="here")
+        settled([stays, static], [2, 2])
+        assert static.held == held and stays.generation() == generation
+        for member in (stays, static):
+            member.close()
+
+    def rebalances_cooperatively(self):
+        topic, group = self.node.create_stream(shards=4), rows.fresh("group")
+        settings = {"partition_assignment_strategy": [CooperativeStickyAssignor]}
+        lost = []
+
+        class Listener(ConsumerRebalanceListener):
+            def on_partitions_revoked(self, revoked):
+                lost.extend(revoked)
+
+            def on_partitions_assigned(self, assigned):
+                pass
+
+        first = self.join(topic, group, Listener(), **settings)
+        settled([first], [4])
+        second = self.join(topic, group, **settings)
+        settled([first, second], [2, 2])
+        assert len(lost) == 2, "only what moved was taken away"
+        for member in (first, second):
+            member.close()
+
+    def reads_and_changes_configs(self):
+        admin, topic = KafkaAdminClient(**self.base), rows.fresh("topic")
+        admin.create_topics([NewTopic(topic, 1, 1, topic_configs={"cleanup.policy": "compact"})])
+
+        def read(name: str):
+            found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)], config_filter="all")
+            return found["TOPIC" if "TOPIC" in found else "topic"][topic][name]["value"]
+
+        assert read("cleanup.policy") == "compact"
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs={"retention.ms": "60000"})])
+        assert read("retention.ms") == "60000"
+        admin.close()
+
+    def deletes_records(self):
+        topic = self.node.create_stream()
+        place = TopicPartition(topic, 0)
+        self.produce(topic)
+        admin, consumer = KafkaAdminClient(**self.base), self.consumer()
+        admin.delete_records({place: 20})
+        assert consumer.beginning_offsets([place]) == {place: 20}
+        admin.close()
+        consumer.close()
+
+    def describes_groups(self):
+        topic, group = self.node.create_stream(), rows.fresh("group")
+        admin = KafkaAdminClient(**self.base)
+        member = self.join(topic, group)
+        settled([member], [1])
+        listed = lambda: {one["group_id"] for one in admin.list_groups()}  # noqa: E731
+        assert group in listed()
+        found = admin.describe_groups([group])[group]
+        assert found["group_state"] == "Stable" and len(found["members"]) == 1, found
+        member.close()
+        admin.delete_groups([group])
+        assert group not in listed()
+        admin.close()
+
+    def logs_in_with_oauthbearer(self):
+        settings = {
+            "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER",
+            "sasl_oauth_token_provider": Bearer({"secret": self.node.token}),
+        }
+        consumer = self.consumer(**settings)
+        assert "orders" in consumer.topics()
+        consumer.close()
+
     def creates_and_deletes_topics(self):
         admin, topic = KafkaAdminClient(**self.base), rows.fresh("topic")
         admin.create_topics([NewTopic(topic, 3, 1)])
@@ -151,6 +309,27 @@ class Client:
         assert topic not in admin.list_topics()
         admin.close()
 
+    @staticmethod
+    def settings_as(at: dict):
+        settings = {
+            "bootstrap_servers": at["bootstrap"], "security_protocol": "SASL_SSL", "ssl_cafile": at["ca"],
+            "sasl_mechanism": at["mechanism"],
+        }
+        if at["mechanism"] == "PLAIN":
+            return {**settings, "sasl_plain_username": at["user"], "sasl_plain_password": at["secret"]}
+        return {**settings, "sasl_oauth_token_provider": Bearer(at)}
+
+    def topics_as(self, at: dict):
+        consumer = KafkaConsumer(**self.settings_as(at))
+        topics = consumer.topics()
+        consumer.close()
+        return topics
+
+    def works_as(self, at: dict, topic: str) -> None:
+        producer = KafkaProducer(**self.settings_as(at))
+        self.at_work(lambda: producer.send(topic, b"v").get(30))
+        producer.close()
+
     def logs_in_with_plain(self):
         consumer = self.consumer(**self.plain(self.node.token))
         assert "orders" in consumer.topics()
@@ -158,7 +337,8 @@ class Client:
 
     def is_refused_with_a_wrong_token(self):
         try:
-            self.consumer(**self.plain("nonsense")).topics()
+            # It tries again until it has tried for long enough.
+            self.consumer(bootstrap_timeout_ms=3000, **self.plain("nonsense")).topics()
         except kafka.errors.KafkaError as error:
             assert "uthentication" in f"{error!r} {error.__cause__!r}" or isinstance(error, kafka.errors.KafkaTimeoutError), error
         else:

@@ -29,6 +29,7 @@ ROWS = {
     "takes_over_from_one_that_dies": "group: a member dies",
     "keeps_its_place_as_static_member": "group: static member comes back",
     "rebalances_cooperatively": "group: cooperative rebalance",
+    "consumes_with_the_consumer_protocol": "group: consumer protocol (KIP-848)",
     "creates_and_deletes_topics": "admin: create and delete topics",
     "reads_and_changes_configs": "admin: configs",
     "deletes_records": "admin: delete records",
@@ -36,7 +37,14 @@ ROWS = {
     "logs_in_with_plain": "SASL/PLAIN",
     "logs_in_with_oauthbearer": "SASL/OAUTHBEARER",
     "is_refused_with_a_wrong_token": "a wrong token is refused",
+    "speaks_tls": "TLS, SASL/PLAIN with a Felix token",
+    "logs_in_with_a_service_account": "TLS, SASL/PLAIN with a service account's key",
+    "logs_in_with_a_provider": "TLS, SASL/OAUTHBEARER with a provider's token",
+    "renews_its_login": "a login is renewed before it runs out (KIP-368)",
 }
+
+# Rows that take long by themselves, and are tried with all clients at once while the others go on.
+TOGETHER = {"renews_its_login"}
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 NUMBERS = itertools.count()
@@ -55,6 +63,7 @@ def until(attempt, seconds: float = PATIENCE):
         found = attempt()
         if found:
             return found
+        time.sleep(0.02)
     raise AssertionError(f"nothing after {seconds} s")
 
 
@@ -69,6 +78,11 @@ def batches(node, topic: str) -> bytes:
 def stored_codec(node, topic: str) -> str:
     """How the first batch in the log is compressed."""
     return CODECS[batches(node, topic)[22] & 7]
+
+
+def producer_id(node, topic: str) -> int:
+    """The idempotent producer of the first batch in the log; -1 for none."""
+    return int.from_bytes(batches(node, topic)[43:51], "big", signed=True)
 
 
 def count(node, topic: str) -> int:

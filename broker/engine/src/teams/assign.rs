@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One shard of one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Partition {
-    /// The stream's incarnation.
-    pub incarnation: u64,
+    /// The stream's number, [`felix_model::Incarnation::number`].
+    pub number: u64,
     /// The shard.
     pub shard: u32,
 }
@@ -41,13 +41,13 @@ impl Assignor {
 /// What one member reads and has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
-    /// Incarnations of the streams it reads.
+    /// Numbers of the streams it reads.
     pub reads: BTreeSet<u64>,
     /// What it was to have so far.
     pub had: BTreeSet<Partition>,
 }
 
-/// Shares every partition of `topics` (incarnation and width) out among the members that read it; one of a stream that
+/// Shares every partition of `topics` (number and width) out among the members that read it; one of a stream that
 /// nobody reads is nobody's. The answer has one set for each wish, in their order, and they do not overlap.
 pub fn share_out(
     assignor: Assignor,
@@ -61,9 +61,9 @@ pub fn share_out(
 }
 
 fn partitions(topics: &BTreeMap<u64, u32>) -> impl Iterator<Item = Partition> + '_ {
-    topics.iter().flat_map(|(&incarnation, &width)| {
-        (0..width).map(move |shard| Partition { incarnation, shard })
-    })
+    topics
+        .iter()
+        .flat_map(|(&number, &width)| (0..width).map(move |shard| Partition { number, shard }))
 }
 
 fn uniform(topics: &BTreeMap<u64, u32>, wishes: &[Wish]) -> Vec<BTreeSet<Partition>> {
@@ -71,7 +71,7 @@ fn uniform(topics: &BTreeMap<u64, u32>, wishes: &[Wish]) -> Vec<BTreeSet<Partiti
     let mut free = Vec::new();
     // Whoever had a partition and reads it still keeps it, for the time being.
     for partition in partitions(topics) {
-        let reads = |wish: &Wish| wish.reads.contains(&partition.incarnation);
+        let reads = |wish: &Wish| wish.reads.contains(&partition.number);
         let before = wishes
             .iter()
             .position(|wish| reads(wish) && wish.had.contains(&partition));
@@ -83,17 +83,17 @@ fn uniform(topics: &BTreeMap<u64, u32>, wishes: &[Wish]) -> Vec<BTreeSet<Partiti
             None => {}
         }
     }
-    let readers = |incarnation: u64| {
+    let readers = |number: u64| {
         let reads = wishes.iter().enumerate();
         reads
-            .filter(move |(_, wish)| wish.reads.contains(&incarnation))
+            .filter(move |(_, wish)| wish.reads.contains(&number))
             .map(|(place, _)| place)
     };
     let size = |shares: &[BTreeSet<Partition>], place: usize| {
         shares.get(place).map_or(usize::MAX, BTreeSet::len)
     };
     for partition in free {
-        let least = readers(partition.incarnation).min_by_key(|&place| size(&shares, place));
+        let least = readers(partition.number).min_by_key(|&place| size(&shares, place));
         if let Some(share) = least.and_then(|least| shares.get_mut(least)) {
             share.insert(partition);
         }
@@ -125,7 +125,7 @@ fn uneven(wishes: &[Wish], shares: &[BTreeSet<Partition>]) -> Option<(Partition,
             let moved = share
                 .iter()
                 .rev()
-                .find(|partition| reads.contains(&partition.incarnation));
+                .find(|partition| reads.contains(&partition.number));
             if let Some(&partition) = moved {
                 return Some((partition, from, to));
             }
@@ -136,11 +136,11 @@ fn uneven(wishes: &[Wish], shares: &[BTreeSet<Partition>]) -> Option<(Partition,
 
 fn range(topics: &BTreeMap<u64, u32>, wishes: &[Wish]) -> Vec<BTreeSet<Partition>> {
     let mut shares: Vec<BTreeSet<Partition>> = vec![BTreeSet::new(); wishes.len()];
-    for (&incarnation, &width) in topics {
+    for (&number, &width) in topics {
         let readers: Vec<usize> = wishes
             .iter()
             .enumerate()
-            .filter(|(_, wish)| wish.reads.contains(&incarnation))
+            .filter(|(_, wish)| wish.reads.contains(&number))
             .map(|(place, _)| place)
             .collect();
         let count = u32::try_from(readers.len()).unwrap_or(u32::MAX);
@@ -151,7 +151,7 @@ fn range(topics: &BTreeMap<u64, u32>, wishes: &[Wish]) -> Vec<BTreeSet<Partition
         for (place, reader) in (0..).zip(readers) {
             let run = each + u32::from(place < more);
             if let Some(share) = shares.get_mut(reader) {
-                share.extend((shard..shard + run).map(|shard| Partition { incarnation, shard }));
+                share.extend((shard..shard + run).map(|shard| Partition { number, shard }));
             }
             shard += run;
         }
@@ -168,7 +168,7 @@ mod tests {
             reads: reads.iter().copied().collect(),
             had: had
                 .iter()
-                .map(|&(incarnation, shard)| Partition { incarnation, shard })
+                .map(|&(number, shard)| Partition { number, shard })
                 .collect(),
         }
     }
@@ -177,12 +177,7 @@ mod tests {
         let topics = topics.iter().copied().collect();
         share_out(assignor, &topics, wishes)
             .into_iter()
-            .map(|share| {
-                share
-                    .into_iter()
-                    .map(|it| (it.incarnation, it.shard))
-                    .collect()
-            })
+            .map(|share| share.into_iter().map(|it| (it.number, it.shard)).collect())
             .collect()
     }
 

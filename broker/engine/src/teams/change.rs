@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! key:   tenant_len u16, tenant, group_len u16, group, then nothing for the group itself,
-//!        or incarnation u64, shard u32 for a position
+//!        or number u64, shard u32 for a position
 //! value: group:    version u8 (1), kind u8 (0 classic, 1 consumer), generation u32, type_len u16, protocol type
 //!        position: version u8 (1), offset u64, generation i64, committed_at_ms u64, metadata to the end
 //! ```
@@ -75,7 +75,7 @@ impl Change {
             key.put_slice(part);
         }
         if let Self::Position { partition, .. } = self {
-            key.put_u64(partition.incarnation);
+            key.put_u64(partition.number);
             key.put_u32(partition.shard);
         }
         key.freeze()
@@ -125,7 +125,7 @@ impl Change {
             12 => Ok(Self::Position {
                 team,
                 partition: Partition {
-                    incarnation: key.get_u64(),
+                    number: key.get_u64(),
                     shard: key.get_u32(),
                 },
                 position: value.map(position).transpose()?,

@@ -126,10 +126,10 @@ impl Consumer {
     }
 
     /// Whether a member reads a stream.
-    pub fn reads(&self, incarnation: u64) -> bool {
+    pub fn reads(&self, number: u64) -> bool {
         let names = self.members.values().flat_map(|member| &member.reads);
         let mut topics = names.filter_map(|name| self.topics.get(name));
-        topics.any(|topic| topic.incarnation == incarnation)
+        topics.any(|topic| topic.number == number)
     }
 
     /// When [`Self::pass`] is due, if nothing else happens before.
@@ -371,14 +371,14 @@ impl Consumer {
         let widths: BTreeMap<u64, u32> = self
             .topics
             .values()
-            .map(|topic| (topic.incarnation, topic.width))
+            .map(|topic| (topic.number, topic.width))
             .collect();
         let wish = |member: &Member| Wish {
             reads: member
                 .reads
                 .iter()
                 .filter_map(|name| self.topics.get(name))
-                .map(|topic| topic.incarnation)
+                .map(|topic| topic.number)
                 .collect(),
             had: member.target.clone(),
         };

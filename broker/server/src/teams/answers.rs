@@ -255,16 +255,12 @@ pub(super) fn topics(partitions: impl IntoIterator<Item = Partition>) -> List<Co
     let mut topics: std::collections::BTreeMap<u64, Vec<u32>> = std::collections::BTreeMap::new();
     for partition in partitions {
         topics
-            .entry(partition.incarnation)
+            .entry(partition.number)
             .or_default()
             .push(partition.shard);
     }
-    list(
-        topics
-            .into_iter()
-            .map(|(incarnation, shards)| ConsumerTopic {
-                incarnation,
-                shards: list(shards),
-            }),
-    )
+    list(topics.into_iter().map(|(number, shards)| ConsumerTopic {
+        number,
+        shards: list(shards),
+    }))
 }

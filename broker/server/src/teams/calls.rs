@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use felix_auth::{Action, Resource};
-use felix_engine::membership::{JoinLed, LedInput, Protocol, SyncLed, Who};
+use felix_engine::membership::{JoinLed, LedInput, MembershipRefused, Protocol, SyncLed, Who};
 use felix_engine::teams::{Assignor, Beat, NotHeld, Partition, TeamId, Topic, TopicName};
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::raw::{ConsumerHeartbeat, KafkaJoin, KafkaSync, RawError};
@@ -11,7 +11,7 @@ use felix_wire::extension::requests::{Ask, Reply as WireReply, Text};
 
 use super::answers::{Parked, held, not_held, refuse_join};
 use super::lane::Lane;
-use super::{OPTIONS, describe, offsets};
+use super::{OPTIONS, describe, number, offsets};
 use crate::conn::calls::{Caller, Turn};
 use crate::conn::stream::StreamState;
 use crate::raw::{failure, own_tenant};
@@ -297,9 +297,9 @@ async fn heartbeat(
         assignor,
         held: ask.held.as_ref().map(|held| {
             let held = held.iter().flat_map(|topic| {
-                let incarnation = topic.incarnation;
+                let number = topic.number;
                 let shards = topic.shards.iter();
-                shards.map(move |shard| Partition { incarnation, shard })
+                shards.map(move |shard| Partition { number, shard })
             });
             held.collect()
         }),
@@ -320,12 +320,14 @@ async fn heartbeat(
         principal
             .allows(Action::StreamSubscribe, &resource)
             .then_some(Topic {
-                incarnation: record.incarnation.0,
+                number: number(record),
                 width: record.shards,
             })
     };
-    let heard: Result<_, NotHeld> =
-        lane.hear(|now, core, effects| core.beat(now, &team, beat, &find, effects));
-    caller.answer(Ok(reply(held(heard, OPTIONS.consumer.heartbeat_ms))));
+    let told = |heard: Result<_, NotHeld>| reply(held(heard, OPTIONS.consumer.heartbeat_ms));
+    let failed = told(Err(MembershipRefused::NotCoordinator.into()));
+    lane.beat(caller, failed, |now, core, effects| {
+        told(core.beat(now, &team, beat, &find, effects))
+    });
     Ok(())
 }

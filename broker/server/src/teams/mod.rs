@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use felix_engine::membership::LedOptions;
 use felix_engine::teams::{ConsumerOptions, TeamId, TeamOptions};
 use felix_journal::{RetentionPolicy, SyncMode};
-use felix_meta::{Catalogue, Cleanup};
+use felix_meta::{Catalogue, Cleanup, StreamRecord};
 use felix_model::limits::RECORD_BYTES_MAX;
 use felix_model::{Incarnation, Routing, ShardIndex, StreamId, key_hash};
 use felix_wire::error::Failure;
@@ -61,12 +61,19 @@ pub(crate) fn spec() -> StreamSpec {
         shards: SHARDS,
         routing: Routing::Modulo,
         max_record_bytes: u32::try_from(RECORD_BYTES_MAX).unwrap_or(u32::MAX),
+        timestamps: felix_meta::Timestamps::default(),
         kind: Kind::Durable {
             sync: SyncMode::OnCommit,
             retention: RetentionPolicy::default(),
             cleanup: Cleanup::Compact,
         },
     }
+}
+
+/// What a stream is called where its shards are shared out and where positions in it are stored.
+fn number(stream: &StreamRecord) -> u64 {
+    let (namespace, name) = (stream.namespace.as_str(), stream.stream.as_str());
+    stream.incarnation.number(namespace, name)
 }
 
 /// Which shard a group belongs to.
@@ -119,11 +126,11 @@ impl Teams {
         let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         let lanes: Vec<_> = lanes.iter().map(|(_, lane)| Arc::clone(lane)).collect();
         for lane in lanes {
-            lane.sweep(&|tenant, incarnation| {
+            lane.sweep(&|tenant, wanted| {
                 catalogue.tenant(tenant).is_some_and(|entry| {
                     let namespaces = entry.namespaces.values();
                     let mut streams = namespaces.flat_map(|it| it.streams.values());
-                    streams.any(|stream| stream.incarnation == Incarnation(incarnation))
+                    streams.any(|stream| number(stream) == wanted)
                 })
             });
         }

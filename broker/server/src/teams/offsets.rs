@@ -14,12 +14,13 @@ use felix_wire::extension::requests::{List, Reply as WireReply, Text};
 
 use super::answers::{Reply, list, not_committed, text};
 use super::calls::{Unanswered, coordinator};
+use super::number;
 use crate::conn::calls::Caller;
 use crate::conn::stream::StreamState;
 use crate::shards::cell::now;
 
-/// The incarnation of a stream in which a group has positions, once the caller may have them.
-async fn incarnation(
+/// The number and the width of a stream in which a group has positions, once the caller may have them.
+async fn numbered(
     state: &StreamState,
     team: &TeamId,
     namespace: &Text,
@@ -39,7 +40,8 @@ async fn incarnation(
     let found = state.conn.shared.find(&id).await;
     let handle = found.ok_or(RawError::UnknownTopicOrPartition)?;
     let spec = handle.spec();
-    Ok((spec.incarnation.0, spec.shards))
+    let number = spec.incarnation.number(namespace.as_str(), stream.as_str());
+    Ok((number, spec.shards))
 }
 
 pub(super) async fn commit(
@@ -54,10 +56,10 @@ pub(super) async fn commit(
     let committed_at = now();
     let (mut errors, mut positions) = (Vec::new(), Vec::new());
     for stream in ask.streams.iter() {
-        let found = incarnation(state, &team, &stream.namespace, &stream.stream).await;
+        let found = numbered(state, &team, &stream.namespace, &stream.stream).await;
         for at in stream.shards.iter() {
             let metadata = at.metadata.as_ref().map_or("", Text::as_str);
-            let checked = found.and_then(|(incarnation, width)| {
+            let checked = found.and_then(|(number, width)| {
                 if at.shard >= width {
                     return Err(RawError::UnknownTopicOrPartition);
                 }
@@ -65,7 +67,7 @@ pub(super) async fn commit(
                     return Err(RawError::OffsetMetadataTooLarge);
                 }
                 let shard = at.shard;
-                Ok(Partition { incarnation, shard })
+                Ok(Partition { number, shard })
             });
             errors.push(checked.err().map_or(0, RawError::number));
             if let Ok(partition) = checked {
@@ -125,7 +127,7 @@ pub(super) async fn fetch(
         Some(named) => {
             let mut streams = Vec::with_capacity(named.len());
             for of in named.iter() {
-                let found = incarnation(state, &team, &of.namespace, &of.stream).await;
+                let found = numbered(state, &team, &of.namespace, &of.stream).await;
                 streams.push(lane.look(|core| committed(&of, found, core.positions(&team))));
             }
             streams
@@ -153,7 +155,7 @@ fn committed(
     let shards = of.shards.iter().map(|shard| {
         let position = found
             .ok()
-            .and_then(|(incarnation, _)| positions?.get(&Partition { incarnation, shard }));
+            .and_then(|(number, _)| positions?.get(&Partition { number, shard }));
         let error = match found {
             // A stream that is not there has no position.
             Ok(_) | Err(RawError::UnknownTopicOrPartition) => 0,
@@ -186,13 +188,13 @@ fn everything(state: &StreamState, team: &TeamId, positions: &Positions) -> Vec<
     };
     let mut of: HashMap<u64, Vec<CommittedShard>> = HashMap::new();
     for (partition, position) in positions {
-        let shards = of.entry(partition.incarnation).or_default();
+        let shards = of.entry(partition.number).or_default();
         shards.push(shown(partition.shard, 0, Some(position)));
     }
     let streams = entry.namespaces.values().flat_map(|it| it.streams.values());
     streams
         .filter_map(|record| {
-            let shards = of.remove(&record.incarnation.0)?;
+            let shards = of.remove(&number(record))?;
             let resource = Resource::Group {
                 tenant: &team.tenant,
                 namespace: record.namespace.as_str(),
@@ -221,23 +223,19 @@ pub(super) async fn forget(
     let read = lane.look(|core| subscribed(core.view(&team).as_ref()));
     let (mut errors, mut partitions) = (Vec::new(), Vec::new());
     for stream in ask.streams.iter() {
-        let found = incarnation(state, &team, &stream.namespace, &stream.stream).await;
-        let found = found.and_then(|(incarnation, _)| {
-            let is_read = read.reads(
-                incarnation,
-                stream.namespace.as_str(),
-                stream.stream.as_str(),
-            );
+        let found = numbered(state, &team, &stream.namespace, &stream.stream).await;
+        let found = found.and_then(|(number, _)| {
+            let is_read = read.reads(number, stream.namespace.as_str(), stream.stream.as_str());
             if is_read {
                 Err(RawError::GroupSubscribedToTopic)
             } else {
-                Ok(incarnation)
+                Ok(number)
             }
         });
         for shard in stream.shards.iter() {
             errors.push(found.err().map_or(0, RawError::number));
-            if let Ok(incarnation) = found {
-                partitions.push(Partition { incarnation, shard });
+            if let Ok(number) = found {
+                partitions.push(Partition { number, shard });
             }
         }
     }
@@ -257,17 +255,17 @@ pub(super) async fn forget(
 /// What the members of a group read.
 #[derive(Debug, Default)]
 struct Subscribed {
-    incarnations: Vec<u64>,
+    numbers: Vec<u64>,
     /// Names as members of the Kafka protocol say them.
     names: Vec<String>,
 }
 
 impl Subscribed {
-    fn reads(&self, incarnation: u64, namespace: &str, stream: &str) -> bool {
+    fn reads(&self, number: u64, namespace: &str, stream: &str) -> bool {
         let full = format!("{namespace}.{stream}");
         let named =
             |name: &String| *name == full || (namespace == "default" && name.as_str() == stream);
-        self.incarnations.contains(&incarnation) || self.names.iter().any(named)
+        self.numbers.contains(&number) || self.names.iter().any(named)
     }
 }
 
@@ -275,9 +273,9 @@ fn subscribed(view: Option<&(&str, TeamView<'_>)>) -> Subscribed {
     match view {
         None => Subscribed::default(),
         Some((_, TeamView::Consumer(consumer))) => Subscribed {
-            incarnations: consumer
+            numbers: consumer
                 .owners()
-                .map(|(_, partition)| partition.incarnation)
+                .map(|(_, partition)| partition.number)
                 .collect(),
             names: consumer
                 .members()
@@ -286,7 +284,7 @@ fn subscribed(view: Option<&(&str, TeamView<'_>)>) -> Subscribed {
                 .collect(),
         },
         Some((protocol_type, TeamView::Classic(led))) => Subscribed {
-            incarnations: Vec::new(),
+            numbers: Vec::new(),
             names: if *protocol_type == "consumer" {
                 led.members()
                     .flat_map(|(member, _)| topics_in(&member.metadata))

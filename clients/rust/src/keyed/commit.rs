@@ -44,6 +44,7 @@ pub struct State {
     client: Client,
     names: Names,
     entity: Bytes,
+    shard: Option<u32>,
 }
 
 /// One key of an entity's state.
@@ -87,6 +88,7 @@ impl Client {
             client: self.clone(),
             names: self.object(stream)?,
             entity: entity.into(),
+            shard: None,
         })
     }
 }
@@ -165,6 +167,13 @@ impl IntoFuture for Commit {
 }
 
 impl State {
+    /// Looks on this shard, whatever the entity's own is. Needs a broker with the `requests` extension.
+    #[must_use]
+    pub fn on_shard(mut self, shard: u32) -> Self {
+        self.shard = Some(shard);
+        self
+    }
+
     /// What a key holds; `None` when it holds nothing.
     ///
     /// # Errors
@@ -173,7 +182,7 @@ impl State {
         let ask = StateGet {
             entity: self.entity.clone(),
             key: key.into(),
-            shard: None,
+            shard: self.shard,
         };
         let inner = &self.client.inner;
         let got = inner
@@ -199,7 +208,7 @@ impl State {
                 prefix: prefix.into(),
                 limit: 0,
                 after: last.map(|entry| Text::from(entry.key.as_str())),
-                shard: None,
+                shard: self.shard,
             };
             let inner = &self.client.inner;
             let listed = inner

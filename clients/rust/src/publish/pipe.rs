@@ -240,6 +240,12 @@ impl Pipe {
         Ok(())
     }
 
+    /// Ends the stream without waiting for answers.
+    pub(crate) fn end(&self) {
+        // A stream that has ended already is as good.
+        let _ = self.shared.lock().send.finish();
+    }
+
     /// Waits until everything submitted so far is answered, or has reached the broker's machine if it has no
     /// answer, and ends the stream.
     pub(crate) async fn finish(&self) {

@@ -152,6 +152,8 @@ pub(super) struct Attached {
     pub(super) broker: String,
     /// The first offset that will be delivered; `None` on in-memory streams.
     pub(super) start: Option<u64>,
+    /// Where the log ended when the subscription was attached; `None` on in-memory streams.
+    pub(super) live: Option<u64>,
 }
 
 impl Wish {
@@ -230,6 +232,7 @@ impl Wish {
             frames,
             broker,
             start: subscribed.start_offset,
+            live: subscribed.live_offset.or(subscribed.start_offset),
         })
     }
 

@@ -30,6 +30,7 @@ pub struct Subscription {
     source: Source,
     /// The offset after the last event handed out; `None` on in-memory streams.
     next: Option<u64>,
+    live: Option<u64>,
     /// Events of the batch that [`next`](Self::next) is in.
     events: VecDeque<Event>,
     lost: u64,
@@ -74,6 +75,7 @@ impl Subscription {
             wish: Arc::new(wish),
             source: Source::Live(attached.frames),
             next: attached.start,
+            live: attached.live,
             events: VecDeque::new(),
             lost: 0,
         }
@@ -123,6 +125,13 @@ impl Subscription {
     #[must_use]
     pub fn position(&self) -> Option<u64> {
         self.events.front().map_or(self.next, |event| event.offset)
+    }
+
+    /// Where the log ended when the subscription began (exclusive): what lies before it is history. `None` on
+    /// in-memory streams.
+    #[must_use]
+    pub fn live_offset(&self) -> Option<u64> {
+        self.live
     }
 
     /// How many events were missed so far, because reading was too slow or they were deleted.

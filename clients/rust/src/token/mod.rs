@@ -99,8 +99,9 @@ impl TokenSource {
         matches!(self.0, Kind::Fixed(_))
     }
 
-    /// A broker refused `rejected`. Returns whether asking again may bring another.
-    pub(crate) fn invalidate(&self, rejected: &str) -> bool {
+    /// A broker refused `rejected`, or whoever holds the provider has a better one. Returns whether asking again may
+    /// bring another.
+    pub fn invalidate(&self, rejected: &str) -> bool {
         match &self.0 {
             Kind::Fixed(_) => false,
             Kind::Refreshing(refreshing) => {

@@ -22,7 +22,11 @@ function who(me) {
         ["rights are good until", me.expires_at_ms === null ? "–" : `${time(me.expires_at_ms).slice(0, 19)}, ${relative(me.expires_at_ms)}`],
         ["this console", me.writable ? "may write, when you switch editing on" : "is read-only by the gateway's configuration"],
         ["gateway", me.version],
-    ]), me.via === "session" ? h("form", { method: "post", action: "/auth/logout" }, h("button", { type: "submit" }, "Sign out")) : h("p", { class: "muted" }, "You use a token that you pasted; closing the page forgets it."));
+    ]), me.via === "session" ? h("div", {}, h("button", { type: "button", onclick: () => void signOut() }, "Sign out")) : h("p", { class: "muted" }, "You use a token that you pasted; closing the page forgets it."));
+}
+async function signOut() {
+    await fetch("/auth/logout", { method: "POST", headers: { "x-felix-sign-out": "1" }, credentials: "same-origin" });
+    dispatchEvent(new CustomEvent("felix:signed-out"));
 }
 function explainer(me, query, signal) {
     const object = h("input", { type: "text", value: query.get("object") ?? `stream:${me.tenant}/default/orders`, spellcheck: "false", "data-search": true });

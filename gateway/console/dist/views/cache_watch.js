@@ -38,7 +38,7 @@ export async function watch({ root, space, cache, query, signal }) {
             setQuery({ prefix: search.value }, "push");
             dispatchEvent(new Event("felix:navigate-again"));
         } });
-    root.append(h("div", { class: "row center" }, dot, pauseButton, numbers, h("span", { class: "grow" }), search), lines, commandLine(() => felixctl(space, "cache", "watch", cache.cache, "--retained", ...(prefix === "" ? [] : ["--prefix", prefix]))));
+    root.append(h("div", { class: "row center" }, dot, pauseButton, numbers, h("span", { class: "grow" }), search), lines, commandLine(() => felixctl(space, "cache", "watch", cache.cache, ...(prefix === "" ? [] : ["--prefix", prefix]))));
     await guarded(lines, signal, () => follow(["ns", space, "caches", cache.cache, "watch"], { prefix }, signal, (told) => take(told.event, told.data), (now) => {
         dot.className = `live-dot ${now}`;
     }));

@@ -37,8 +37,14 @@ function who(me: Me): HTMLElement {
       ["this console", me.writable ? "may write, when you switch editing on" : "is read-only by the gateway's configuration"],
       ["gateway", me.version],
     ]),
-    me.via === "session" ? h("form", { method: "post", action: "/auth/logout" }, h("button", { type: "submit" }, "Sign out")) : h("p", { class: "muted" }, "You use a token that you pasted; closing the page forgets it."),
+    me.via === "session" ? h("div", {}, h("button", { type: "button", onclick: () => void signOut() }, "Sign out")) : h("p", { class: "muted" }, "You use a token that you pasted; closing the page forgets it."),
   );
+}
+
+/** Ends the sign-in at the gateway; every live view of it ends with it. */
+async function signOut(): Promise<void> {
+  await fetch("/auth/logout", { method: "POST", headers: { "x-felix-sign-out": "1" }, credentials: "same-origin" });
+  dispatchEvent(new CustomEvent("felix:signed-out"));
 }
 
 function explainer(me: Me, query: URLSearchParams, signal: AbortSignal): HTMLElement {

@@ -43,7 +43,7 @@ export async function watch({ root, space, cache, query, signal }: CachePart): P
   root.append(
     h("div", { class: "row center" }, dot, pauseButton, numbers, h("span", { class: "grow" }), search),
     lines,
-    commandLine(() => felixctl(space, "cache", "watch", cache.cache, "--retained", ...(prefix === "" ? [] : ["--prefix", prefix]))),
+    commandLine(() => felixctl(space, "cache", "watch", cache.cache, ...(prefix === "" ? [] : ["--prefix", prefix]))),
   );
   await guarded(lines, signal, () =>
     follow(["ns", space, "caches", cache.cache, "watch"], { prefix }, signal, (told) => take(told.event, told.data), (now) => {

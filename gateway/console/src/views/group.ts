@@ -49,7 +49,7 @@ async function offsets(part: GroupPart): Promise<void> {
   const behind = h("div", {});
   const shards = h("div", {});
   const first = await get<Group>(["ns", space, "groups", stream, name], {}, signal);
-  root.append(numbers, h("div", { class: "grid" }, card("Lag by shard", behind), mover(part, first)), shards, commandLine(() => felixctl(space, "group", "describe", stream, name)));
+  root.append(numbers, h("div", { class: "grid wide-second" }, card("Lag by shard", behind), mover(part, first)), shards, commandLine(() => felixctl(space, "group", "describe", stream, name)));
   await poll(signal, 2000, root, async () => {
     const [now, log] = await Promise.all([get<Group>(["ns", space, "groups", stream, name], {}, signal), get<Stream>(["ns", space, "streams", stream], {}, signal).catch(() => null)]);
     fill(
@@ -92,7 +92,6 @@ function mover(part: GroupPart, first: Group): HTMLElement {
   const target = () => (kind.value === "offset" || kind.value === "time" ? at.value.trim() : kind.value);
   const line = () => felixctl(space, "group", "seek", stream, name, "--to", target() || "earliest", ...(shard.value === "all" ? [] : ["--shard", shard.value]));
   const shown = commandLine(line);
-  const body = (dry: boolean) => ({ to: target(), shard: shard.value === "all" ? null : Number(shard.value), dry_run: dry });
   const changed = () => {
     at.classList.toggle("hidden", kind.value !== "offset" && kind.value !== "time");
     at.placeholder = kind.value === "time" ? "-10m or 2026-11-30T09:15:00Z" : "57";
@@ -104,7 +103,7 @@ function mover(part: GroupPart, first: Group): HTMLElement {
   const dry = (event: Event) => {
     event.preventDefault();
     void guarded(plan, signal, async () => {
-      const moves = (await post<{ moves: Move[] }>(["ns", space, "groups", stream, name, "plan"], body(true), signal)).moves;
+      const moves = (await get<{ moves: Move[] }>(["ns", space, "groups", stream, name, "plan"], { to: target(), shard: shard.value === "all" ? null : shard.value }, signal)).moves;
       const apply = h("button", { type: "button", class: "danger", disabled: !state.mayWrite, title: state.mayWrite ? "" : "Switch editing on at the top", onclick: () => void run(moves) }, "Apply this");
       state.onEditing(() => (apply.disabled = !state.mayWrite), signal);
       fill(plan, h("p", {}, badge("dry run", "accent"), " Nothing has been changed. This would happen:"), moved(moves), h("div", { class: "row end" }, apply));

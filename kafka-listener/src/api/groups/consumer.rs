@@ -123,7 +123,7 @@ fn holds(topics: &Topics, held: &[Held]) -> Result<List<ConsumerTopic>, Wrong> {
             .collect();
         shards.sort_unstable();
         all.push(ConsumerTopic {
-            incarnation: topic.stream.incarnation.0,
+            number: topic.number,
             shards: List::build(shards).map_err(too_long)?,
         });
     }
@@ -151,15 +151,13 @@ fn answer(
     };
     // The broker may know of a stream before this listener does; its catalogue follows at once.
     let fresh = ctx.topics();
-    let find = |incarnation| {
-        let known = topics.with_incarnation(incarnation);
-        known
-            .or_else(|| fresh.with_incarnation(incarnation))
-            .cloned()
+    let find = |number| {
+        let known = topics.numbered(number);
+        known.or_else(|| fresh.numbered(number)).cloned()
     };
     let mut partitions = Vec::new();
     for share in assigned.iter() {
-        let Some(topic) = find(share.incarnation) else {
+        let Some(topic) = find(share.number) else {
             return refused(UNKNOWN_TOPIC_ID, Some("a topic is not known here yet"));
         };
         let shards = share.shards.iter();
@@ -242,7 +240,7 @@ fn shown_member(head: &Head, topics: &Topics, member: &ConsumerMember) -> Member
 
 fn shown_share(topics: &Topics, share: &List<ConsumerTopic>) -> Shown {
     let partitions = share.iter().filter_map(|share| {
-        let topic = topics.with_incarnation(share.incarnation)?;
+        let topic = topics.numbered(share.number)?;
         let shards = share.shards.iter();
         let shards = shards.map(|shard| i32::try_from(shard).unwrap_or(i32::MAX));
         Some(

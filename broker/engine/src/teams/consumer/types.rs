@@ -28,8 +28,8 @@ pub struct TopicName {
 /// What a stream's name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Topic {
-    /// The stream's incarnation.
-    pub incarnation: u64,
+    /// The stream's number, [`felix_model::Incarnation::number`].
+    pub number: u64,
     /// How many shards it has.
     pub width: u32,
 }

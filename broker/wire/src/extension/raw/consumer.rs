@@ -5,10 +5,10 @@ use super::StreamName;
 use crate::extension::requests::field::{List, Text, item, layout};
 
 item! {
-    /// Shards of a stream, named by its incarnation.
+    /// Shards of a stream, named by its number.
     ConsumerTopic {
-        /// The stream's incarnation.
-        incarnation: u64,
+        /// The stream's number, [`felix_model::Incarnation::number`].
+        number: u64,
         /// The shards, ascending.
         shards: List<u32>,
     }

@@ -1,0 +1,31 @@
+/**
+ * Streams, caches, counters and presence of a Felix gateway, in browsers and in Node.
+ *
+ * Here live the client and what it is made of: a machine that decides (`machine.ts`, `position.ts`: pure) and shells that
+ * carry out (`connection.ts`, `requests.ts`, `subscription.ts`). Never here: a dependency, a server, anything about how
+ * people sign in (`sign-in/`), frameworks (`react/`) or tests of applications (`fake/`).
+ *
+ * Begin with `client.ts`.
+ */
+export { FelixClient, connect, asyncDispose } from "./client.js";
+export type { ClientEvents, ClientOptions, PublishOptions, Scope } from "./client.js";
+export type { StateChange } from "./connection.js";
+export { Cache } from "./cache.js";
+export type { Applied, CacheChange, Versioned } from "./cache.js";
+export { Counter } from "./counter.js";
+export { Presence } from "./presence.js";
+export type { Member, PresenceEvents, PresenceOptions } from "./presence.js";
+export { Subscription } from "./subscription.js";
+export type { Event, Lagged, StreamResynced, SubscribeOptions, Trimmed } from "./subscription.js";
+export type { Page, ReadOptions, ReadRecord, StateValue } from "./reads.js";
+export { ClosedError, FelixError, OutcomeUnknownError, ProtocolError, RateLimitedError, RefusedError, TrimmedError, UnauthorizedError, UsageError, } from "./errors.js";
+export type { Retry } from "./errors.js";
+export { encode, fromBase64, json, text, toBase64, unstamp } from "./bytes.js";
+export type { Payload, Stamped } from "./bytes.js";
+export { browserHost } from "./host.js";
+export type { Host, PageEvent, SocketConstructor, SocketLike } from "./host.js";
+export { TIMING, idle, sends, step } from "./machine.js";
+export type { Effect, Input, Machine, State, Step, Timer, Timing, TokenKind, TokenReason } from "./machine.js";
+export { FEATURES } from "./protocol.js";
+export type { Condition, From, Hello } from "./protocol.js";
+export type { TokenSource } from "./token.js";

@@ -1,0 +1,26 @@
+/** What signing in needs of the page; tests bring their own. */
+export interface SignInPage {
+    href(): string;
+    /** Another address in the bar, without loading it. */
+    replace(path: string): void;
+    /** Leaves for another page. */
+    go(url: string): void;
+    readonly storage: Pick<Storage, "getItem" | "setItem" | "removeItem">;
+    fetch(url: string, init: {
+        method?: string;
+        headers?: Record<string, string>;
+        body?: string;
+    }): Promise<{
+        status: number;
+        body: unknown;
+    }>;
+    random(bytes: number): Uint8Array;
+    sha256(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array>;
+    /** Milliseconds since 1970. */
+    now(): number;
+}
+export declare function browserPage(): SignInPage;
+/** 256 random bits as text. */
+export declare function randomText(page: SignInPage): string;
+/** The S256 challenge of a verifier. */
+export declare function digest(page: SignInPage, verifier: string): Promise<string>;

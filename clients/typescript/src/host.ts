@@ -1,0 +1,79 @@
+/** What the client needs of the world around it. Tests bring their own; `browserHost` is the real one. */
+
+/** The part of a WebSocket that is used; the browser's own and `ws` both have it. */
+export interface SocketLike {
+  binaryType: string;
+  readonly bufferedAmount: number;
+  onopen: ((event: never) => unknown) | null;
+  onmessage: ((event: never) => unknown) | null;
+  onclose: ((event: never) => unknown) | null;
+  onerror: ((event: never) => unknown) | null;
+  send(data: string | Uint8Array<ArrayBuffer>): void;
+  close(code?: number, reason?: string): void;
+}
+
+/** A constructor of such sockets. */
+export type SocketConstructor = new (url: string) => SocketLike;
+
+/** What happens to the page. `leaving` may be its end; `returned` is a page taken back from the browser's memory. */
+export type PageEvent = "online" | "offline" | "visible" | "hidden" | "leaving" | "returned";
+
+export interface Host {
+  /** Milliseconds that never go back while the page runs. */
+  now(): number;
+  /** Milliseconds since 1970, to read the end of a token's life. */
+  wallClock(): number;
+  /** Calls back once after `ms`; the answer cancels it. */
+  after(ms: number, callback: () => void): () => void;
+  /** At least 0 and under 1. */
+  random(): number;
+  open(url: string): SocketLike;
+  online(): boolean;
+  /** Calls back at each event of the page; the answer ends that. */
+  listen(callback: (event: PageEvent) => void): () => void;
+  /** Sends `body` even though the page is going; false when it cannot. */
+  beacon(url: string, body: string): boolean;
+}
+
+/** The longest delay that timers of browsers keep. */
+const TIMER_MAX_MS = 0x7fff_ffff;
+
+function listenToPage(callback: (event: PageEvent) => void): () => void {
+  const ending = new AbortController();
+  const { signal } = ending;
+  if (typeof globalThis.addEventListener === "function") {
+    globalThis.addEventListener("online", () => callback("online"), { signal });
+    globalThis.addEventListener("offline", () => callback("offline"), { signal });
+    globalThis.addEventListener("pagehide", () => callback("leaving"), { signal });
+    globalThis.addEventListener("pageshow", (event) => {
+      if ((event as PageTransitionEvent).persisted) callback("returned");
+    }, { signal });
+  }
+  if (typeof document !== "undefined") {
+    document.addEventListener("visibilitychange", () => {
+      callback(document.visibilityState === "visible" ? "visible" : "hidden");
+    }, { signal });
+  }
+  return () => ending.abort();
+}
+
+/** The browser's (or Node's) clock, timers, page events and sockets; `socket` replaces the built-in WebSocket. */
+export function browserHost(socket?: SocketConstructor): Host {
+  return {
+    now: () => performance.now(),
+    wallClock: () => Date.now(),
+    after(ms, callback) {
+      const timer = setTimeout(callback, Math.min(ms, TIMER_MAX_MS));
+      return () => clearTimeout(timer);
+    },
+    random: () => Math.random(),
+    open(url) {
+      const Socket = socket ?? (globalThis.WebSocket as unknown as SocketConstructor | undefined);
+      if (Socket === undefined) throw new TypeError("there is no WebSocket here; pass `webSocket` (in Node: the package `ws`)");
+      return new Socket(url);
+    },
+    online: () => typeof navigator === "undefined" || navigator.onLine !== false,
+    listen: listenToPage,
+    beacon: (url, body) => typeof navigator !== "undefined" && typeof navigator.sendBeacon === "function" && navigator.sendBeacon(url, body),
+  };
+}

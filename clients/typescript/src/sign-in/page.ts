@@ -1,0 +1,44 @@
+/** What signing in needs of the page; tests bring their own. */
+export interface SignInPage {
+  href(): string;
+  /** Another address in the bar, without loading it. */
+  replace(path: string): void;
+  /** Leaves for another page. */
+  go(url: string): void;
+  readonly storage: Pick<Storage, "getItem" | "setItem" | "removeItem">;
+  fetch(url: string, init: { method?: string; headers?: Record<string, string>; body?: string }): Promise<{ status: number; body: unknown }>;
+  random(bytes: number): Uint8Array;
+  sha256(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array>;
+  /** Milliseconds since 1970. */
+  now(): number;
+}
+
+export function browserPage(): SignInPage {
+  return {
+    href: () => location.href,
+    replace: (path) => history.replaceState(null, "", path),
+    go: (url) => location.assign(url),
+    storage: sessionStorage,
+    async fetch(url, init) {
+      const response = await fetch(url, { ...init, credentials: "omit", cache: "no-store", referrerPolicy: "no-referrer" });
+      return { status: response.status, body: (await response.json().catch(() => ({}))) as unknown };
+    },
+    random: (bytes) => crypto.getRandomValues(new Uint8Array(bytes)),
+    sha256: async (bytes) => new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)),
+    now: () => Date.now(),
+  };
+}
+
+function base64url(bytes: Uint8Array): string {
+  return btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+
+/** 256 random bits as text. */
+export function randomText(page: SignInPage): string {
+  return base64url(page.random(32));
+}
+
+/** The S256 challenge of a verifier. */
+export async function digest(page: SignInPage, verifier: string): Promise<string> {
+  return base64url(await page.sha256(new TextEncoder().encode(verifier) as Uint8Array<ArrayBuffer>));
+}

@@ -1,0 +1,58 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { settle } from "@felix/web/fake";
+import { connected, world } from "./world.js";
+const react = await import("react").catch(() => null);
+// @ts-expect-error the renderer brings no types
+const renderer = (await import("react-test-renderer").catch(() => null));
+const skip = (react === null || renderer === null) && "react is not installed";
+test("hooks show state, records, members and entries, share one subscription, and stop when unmounted", { skip }, async () => {
+    if (react === null || renderer === null)
+        return;
+    globalThis.IS_REACT_ACT_ENVIRONMENT = true;
+    const { FelixProvider, useCache, useCounter, useFelix, usePresence, useStream } = await import("@felix/web/react");
+    const on = world();
+    const { client } = await connected(on);
+    let shown = {};
+    let add = async () => 0;
+    function Page(props) {
+        const { state } = useFelix();
+        const { events } = useStream("edits", { from: "earliest" });
+        const again = useStream("edits", { from: "earliest" });
+        const members = usePresence("presence", "me", { name: props.name });
+        const entries = useCache("snapshot");
+        const counter = useCounter("seq", "n");
+        add = counter.add;
+        shown = {
+            state, texts: events.map((event) => event.text()), same: again.events === events,
+            members: members.map((member) => member.json().name), keys: [...entries.keys()], count: counter.value,
+        };
+        return null;
+    }
+    const element = (name) => react.createElement(react.StrictMode, null, react.createElement(FelixProvider, { client }, react.createElement(Page, { name })));
+    let root = null;
+    await renderer.act(async () => {
+        root = renderer.create(element("Ann"));
+        await settle();
+    });
+    await renderer.act(async () => {
+        await client.publish("edits", "one");
+        await client.cache("snapshot").put("k", "v");
+        await add(2);
+        await settle();
+    });
+    assert.deepEqual(shown, { state: "connected", texts: ["one"], same: true, members: ["Ann"], keys: ["k"], count: 2 });
+    await renderer.act(async () => {
+        root.update(element("Anna"));
+        await settle();
+    });
+    assert.deepEqual(shown["members"], ["Anna"]);
+    await renderer.act(async () => {
+        on.gateway.stop();
+        await settle();
+    });
+    assert.equal(shown["state"], "waiting");
+    await renderer.act(async () => root?.unmount());
+    assert.equal(on.gateway.room("r1").streams.get("edits")?.readers.size, 0);
+    client.close();
+});

@@ -1,0 +1,141 @@
+//! Who asks, and whether this request may change anything.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, Method};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use felix_client::Client;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::limits::{CALLS, LIVES};
+use super::people::{Credential, Person};
+use super::refusal::Refusal;
+use crate::address::Seen;
+use crate::app::App;
+use crate::identity::Secret;
+use crate::sign_in::session_of;
+
+/// A header that no page of another site can send without being asked about it first.
+const HEADER: HeaderName = HeaderName::from_static("x-felix-console");
+
+/// Somebody who asks, with one of his places among those that run.
+#[derive(Debug)]
+pub(super) struct Caller {
+    pub(super) app: App,
+    pub(super) person: Arc<Person>,
+    _place: OwnedSemaphorePermit,
+}
+
+/// Somebody who looks on while something happens.
+#[derive(Debug)]
+pub(super) struct Onlooker {
+    pub(super) app: App,
+    pub(super) person: Arc<Person>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Caller {
+    /// Brokers, asked in his name.
+    pub(super) async fn client(&self, namespace: &str) -> Result<Client, Refusal> {
+        self.person.client(&self.app, namespace).await
+    }
+}
+
+impl FromRequestParts<App> for Caller {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal> {
+        let person = person(parts, app).await?;
+        let place = place(&person.calls, "requests", CALLS)?;
+        let app = app.clone();
+        Ok(Self {
+            app,
+            person,
+            _place: place,
+        })
+    }
+}
+
+impl FromRequestParts<App> for Onlooker {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal> {
+        let person = person(parts, app).await?;
+        let place = place(&person.lives, "live views", LIVES)?;
+        let app = app.clone();
+        Ok(Self {
+            app,
+            person,
+            _place: place,
+        })
+    }
+}
+
+fn place(
+    places: &Arc<Semaphore>,
+    what: &str,
+    most: usize,
+) -> Result<OwnedSemaphorePermit, Refusal> {
+    let place = Arc::clone(places).try_acquire_owned();
+    place.map_err(|_| Refusal::too_many(what, most))
+}
+
+async fn person(parts: &Parts, app: &App) -> Result<Arc<Person>, Refusal> {
+    let credential = match bearer(&parts.headers) {
+        Some(token) => Credential::Token(token),
+        None => Credential::Session(
+            session_of(&parts.headers)
+                .ok_or_else(|| Refusal::signed_out("nobody is signed in here"))?,
+        ),
+    };
+    app.console.person(app, credential).await
+}
+
+fn bearer(headers: &HeaderMap) -> Option<Secret> {
+    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme
+        .eq_ignore_ascii_case("bearer")
+        .then(|| Secret::new(token.trim()))
+}
+
+/// Lets requests that change something through only when the gateway lets its console write, the header is there that
+/// other sites cannot send, and the page is one of the allowed origins.
+pub(super) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
+    match may_change(&app, &request) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+fn may_change(app: &App, request: &Request) -> Result<(), Refusal> {
+    let headers = request.headers();
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0.ip());
+    let seen = Seen::read(headers, peer, app.door.trusted_proxies);
+    let foreign = |refused| Refusal::forbidden("foreign_origin", refused);
+    if request.method() == Method::GET {
+        app.door.origins.check(headers, &seen).map_err(foreign)?;
+        return Ok(());
+    }
+    if !headers.contains_key(&HEADER) {
+        let message = format!("send the header {HEADER}: 1");
+        return Err(Refusal::forbidden("csrf", message));
+    }
+    // A token in a header was put there by whoever holds it; a cookie is sent by any page.
+    match bearer(headers) {
+        Some(_) => app.door.origins.check(headers, &seen).map(drop),
+        None => app.door.origins.must(headers, &seen),
+    }
+    .map_err(foreign)?;
+    if !app.config.console_writes {
+        let message = "this gateway's console shows and does not change (console_writes)";
+        return Err(Refusal::forbidden("read_only", message));
+    }
+    Ok(())
+}

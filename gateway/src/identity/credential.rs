@@ -1,0 +1,64 @@
+//! What a session was let in with, for as long as it may be asked again.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use felix_model::TimeMs;
+use serde::Deserialize;
+
+use super::refused::Refused;
+use super::secret::Secret;
+use crate::sign_in::Session;
+
+/// A token that a page holds, or a sign-in that the gateway keeps.
+#[derive(Clone, Debug)]
+pub(super) enum Credential {
+    Held(Secret),
+    Session(Arc<Session>),
+}
+
+impl Credential {
+    /// A token of the provider, fresh where it can be renewed.
+    pub(super) async fn token(&self) -> Result<Secret, Refused> {
+        match self {
+            Self::Held(token) => Ok(token.clone()),
+            Self::Session(session) => session.id_token().await,
+        }
+    }
+
+    pub(super) fn digest(&self) -> [u8; 32] {
+        match self {
+            Self::Held(token) => token.digest(),
+            Self::Session(session) => session.digest(),
+        }
+    }
+
+    /// When it runs out, as it says itself.
+    pub(super) fn until(&self) -> TimeMs {
+        match self {
+            Self::Held(token) => expiry(token),
+            Self::Session(session) => session.until(),
+        }
+    }
+
+    /// Waits until the sign-in is over; a token of a page never is before it runs out, which is nobody's concern here.
+    pub(super) async fn over(&self) {
+        match self {
+            Self::Held(_) => std::future::pending().await,
+            Self::Session(session) => session.over().await,
+        }
+    }
+}
+
+/// What a token says of its own end; 0 when it says nothing.
+pub(crate) fn expiry(token: &Secret) -> TimeMs {
+    #[derive(Deserialize)]
+    struct Claims {
+        exp: u64,
+    }
+    let body = token.reveal().split('.').nth(1).unwrap_or_default();
+    let body = URL_SAFE_NO_PAD.decode(body).unwrap_or_default();
+    let claims = serde_json::from_slice::<Claims>(&body);
+    TimeMs(claims.map_or(0, |claims| claims.exp.saturating_mul(1000)))
+}

@@ -1,0 +1,336 @@
+//! One session's right to be there: its token, the next one, and its end.
+//!
+//! Everything about it hangs on one object that dies with the session, so a refresh that was under way cannot outlive
+//! it, and no session has two of them. Tokens are renewed by the session's token source, which asks one at a time: when
+//! two thirds of a token's life have passed, and at once when a broker refuses one. Whoever was removed is noticed that
+//! way: brokers end what a removed person opened, the next token is asked for, and there is none.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use felix_auth::Permissions;
+use felix_client::TokenSource;
+use felix_model::TimeMs;
+use tokio::sync::watch;
+
+use super::ask::{Ask, Minted};
+use super::closer::Closer;
+use super::credential::Credential;
+use super::desk::{Desk, Issued};
+use super::now;
+use super::refused::{Ended, Failed, Refused};
+use super::reuse::Reuse;
+use super::secret::Secret;
+
+/// Pause before the next attempt when a token that is due could not be had.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What every session of a gateway uses.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub(super) desk: Arc<Desk>,
+    pub(super) reuse: Arc<Reuse>,
+    pub(super) closer: Closer,
+}
+
+#[derive(Debug)]
+pub(super) struct Membership {
+    shared: Shared,
+    ask: Ask,
+    state: Mutex<State>,
+    /// Held while a next token is asked for, so that an old one never comes after a new one.
+    turn: tokio::sync::Mutex<()>,
+    ended: watch::Sender<Option<Ended>>,
+}
+
+#[derive(Debug)]
+struct State {
+    credential: Credential,
+    minted: Minted,
+    /// The token has not been given out yet.
+    unspent: bool,
+    chain: Option<Secret>,
+}
+
+impl Membership {
+    /// Begins with a first token.
+    pub(super) fn new(
+        shared: Shared,
+        ask: Ask,
+        credential: Credential,
+        first: Issued,
+    ) -> Arc<Self> {
+        let membership = Self {
+            shared,
+            ask,
+            state: Mutex::new(State {
+                credential,
+                minted: first.minted,
+                unspent: true,
+                chain: first.chain,
+            }),
+            turn: tokio::sync::Mutex::new(()),
+            ended: watch::Sender::new(None),
+        };
+        membership.remember();
+        Arc::new(membership)
+    }
+
+    /// A source of this membership's tokens. It does not keep the membership alive.
+    pub(super) fn tokens(self: &Arc<Self>) -> TokenSource {
+        let weak = Arc::downgrade(self);
+        TokenSource::provider(move || {
+            let weak = Weak::clone(&weak);
+            async move {
+                let over = || Refused::SignedOut("the session is over".into());
+                let membership = weak.upgrade().ok_or_else(over)?;
+                membership.next().await
+            }
+        })
+    }
+
+    pub(super) fn principal(&self) -> Arc<str> {
+        Arc::clone(&self.state().minted.principal)
+    }
+
+    pub(super) fn rights(&self) -> Arc<Permissions> {
+        Arc::clone(&self.state().minted.rights)
+    }
+
+    pub(super) fn expires_at(&self) -> TimeMs {
+        self.state().minted.expires_at
+    }
+
+    pub(super) fn ended(&self) -> watch::Receiver<Option<Ended>> {
+        self.ended.subscribe()
+    }
+
+    /// Ends it for good; the first reason stays.
+    pub(super) fn end(&self, why: Ended) {
+        let first = self.ended.send_if_modified(|ended| {
+            let first = ended.is_none();
+            ended.get_or_insert(why);
+            first
+        });
+        if first {
+            let (key, chain) = {
+                let mut state = self.state();
+                (self.key(&state), state.chain.take())
+            };
+            self.shared.reuse.forget(&key);
+            if let Some(chain) = chain {
+                self.shared.closer.end_at(TimeMs(0), chain);
+            }
+        }
+    }
+
+    /// Goes on with a newer sign-in of the same person.
+    pub(super) async fn renew_with(&self, token: Secret) -> Result<TimeMs, Refused> {
+        let _turn = self.turn.lock().await;
+        self.check_open()?;
+        let issued = self.shared.desk.exchange(&token, &self.ask).await;
+        let issued = issued.map_err(Failed::refused)?;
+        if let Err(refused) = self.fits(&issued.minted) {
+            self.leave(issued.chain, TimeMs(0));
+            return Err(refused);
+        }
+        let expires_at = issued.minted.expires_at;
+        let (old, key) = {
+            let mut state = self.state();
+            let key = self.key(&state);
+            state.credential = Credential::Held(token);
+            (self.replace(&mut state, issued, true), key)
+        };
+        self.shared.reuse.forget(&key);
+        self.leave(old.1, old.0.expires_at);
+        self.remember();
+        Ok(expires_at)
+    }
+
+    /// The token held now, which a newer sign-in replaces.
+    pub(super) fn token(&self) -> Secret {
+        self.state().minted.token.clone()
+    }
+
+    /// The next token, for the token source.
+    async fn next(&self) -> Result<String, Refused> {
+        let _turn = self.turn.lock().await;
+        self.check_open()?;
+        if let Some(token) = self.take_unspent() {
+            return Ok(token);
+        }
+        let outcome = match self.renewed().await {
+            Ok(issued) => match self.fits(&issued.minted) {
+                Ok(()) => Ok(issued),
+                Err(refused) => {
+                    self.leave(issued.chain, TimeMs(0));
+                    Err(refused)
+                }
+            },
+            Err(refused) => Err(refused),
+        };
+        match outcome {
+            Ok(issued) => {
+                let token = issued.minted.token.reveal().to_owned();
+                let (_, spent) = self.replace(&mut self.state(), issued, false);
+                debug_assert!(
+                    spent.is_none(),
+                    "what continues a session was taken to renew it"
+                );
+                self.remember();
+                Ok(token)
+            }
+            Err(refused) => {
+                match refused {
+                    Refused::SignedOut(_) => self.end(Ended::SignedOut),
+                    Refused::Forbidden(_) => self.end(Ended::Removed),
+                    Refused::Unavailable(_) => {}
+                }
+                Err(refused)
+            }
+        }
+    }
+
+    /// By what continues the session, or else by what was presented: a change of roles ends sessions of people who may
+    /// still come in.
+    async fn renewed(&self) -> Result<Issued, Refused> {
+        let chain = self.state().chain.take();
+        if let Some(chain) = chain {
+            match self.shared.desk.refresh(&chain, &self.ask).await {
+                Ok(issued) => return Ok(issued),
+                Err(failed @ (Failed::Away { sent: false, .. } | Failed::Undecided(_))) => {
+                    self.state().chain = Some(chain);
+                    return Err(failed.refused());
+                }
+                Err(
+                    Failed::Decided(_) | Failed::ActorRefused | Failed::Away { sent: true, .. },
+                ) => {}
+            }
+        }
+        let credential = self.state().credential.clone();
+        let token = credential.token().await?;
+        let issued = self.shared.desk.exchange(&token, &self.ask).await;
+        issued.map_err(Failed::refused)
+    }
+
+    /// Whether a new token is of the same person and still enough for the session.
+    fn fits(&self, minted: &Minted) -> Result<(), Refused> {
+        if minted.principal != self.state().minted.principal {
+            let message = "this is the sign-in of another person";
+            return Err(Refused::Forbidden(message.into()));
+        }
+        match self.ask.lacking(&minted.rights) {
+            None => Ok(()),
+            Some(lacking) => Err(Refused::Forbidden(format!(
+                "{lacking} is no longer allowed"
+            ))),
+        }
+    }
+
+    fn replace(
+        &self,
+        state: &mut State,
+        issued: Issued,
+        unspent: bool,
+    ) -> (Minted, Option<Secret>) {
+        state.unspent = unspent;
+        (
+            std::mem::replace(&mut state.minted, issued.minted),
+            std::mem::replace(&mut state.chain, issued.chain),
+        )
+    }
+
+    fn take_unspent(&self) -> Option<String> {
+        let mut state = self.state();
+        let good = std::mem::take(&mut state.unspent) && now() < state.minted.expires_at;
+        good.then(|| state.minted.token.reveal().to_owned())
+    }
+
+    fn check_open(&self) -> Result<(), Refused> {
+        match *self.ended.borrow() {
+            None => Ok(()),
+            Some(Ended::Removed) => Err(Refused::Forbidden(Ended::Removed.to_string())),
+            Some(ended) => Err(Refused::SignedOut(ended.to_string())),
+        }
+    }
+
+    fn leave(&self, chain: Option<Secret>, at: TimeMs) {
+        if let Some(chain) = chain {
+            self.shared.closer.end_at(at, chain);
+        }
+    }
+
+    fn remember(&self) {
+        let state = self.state();
+        let until = state.credential.until();
+        let key = self.key(&state);
+        self.shared.reuse.remember(key, &state.minted, until, now());
+    }
+
+    fn key(&self, state: &State) -> [u8; 32] {
+        self.ask.key(&state.credential.digest())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        let left = {
+            let mut state = self.state();
+            let at = state.minted.expires_at;
+            state.chain.take().map(|chain| (at, chain))
+        };
+        if let Some((at, chain)) = left {
+            self.shared.closer.end_at(at, chain);
+        }
+    }
+}
+
+/// Sees to it that the next token is there before it is needed, and ends the membership with the sign-in it rests on or
+/// when no token is left. One per session.
+pub(super) async fn keep(membership: Weak<Membership>, tokens: TokenSource) {
+    let mut tried: Option<TimeMs> = None;
+    loop {
+        let Some(held) = membership.upgrade() else {
+            return;
+        };
+        let (minted_at, due_at, expires_at, credential) = {
+            let state = held.state();
+            let minted = &state.minted;
+            (
+                minted.minted_at,
+                minted.due_at(),
+                minted.expires_at,
+                state.credential.clone(),
+            )
+        };
+        drop(held);
+        let at = now();
+        if expires_at <= at {
+            return end(&membership, Ended::Expired);
+        }
+        let wait = Duration::from_millis(due_at.0.saturating_sub(at.0));
+        let wait = if tried == Some(minted_at) {
+            AGAIN
+        } else {
+            wait
+        };
+        let left = Duration::from_millis(expires_at.0 - at.0);
+        tokio::select! {
+            () = credential.over() => return end(&membership, Ended::SignedOut),
+            () = tokio::time::sleep(wait.min(left)) => {}
+        }
+        // The answer is looked at through the membership.
+        let _ = tokens.token().await;
+        tried = Some(minted_at);
+    }
+}
+
+fn end(membership: &Weak<Membership>, why: Ended) {
+    if let Some(membership) = membership.upgrade() {
+        membership.end(why);
+    }
+}

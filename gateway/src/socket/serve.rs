@@ -1,0 +1,321 @@
+//! A session's loop: hears the browser, lets what is under way move, sends what comes of it.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::time::{Duration, Instant};
+
+use axum::extract::ws::{Message as Frame, WebSocket};
+use futures_util::SinkExt as _;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+
+use super::beat::{Beat, Due};
+use super::join::{Asks, Joined};
+use super::live::Live;
+use super::{Goodbye, failed};
+use crate::app::App;
+use crate::limits::{
+    LAST_WRITES_TIMEOUT, RECONNECT_AFTER, RECONNECT_SPREAD, RIGHTS_INTERVAL, TICK_INTERVAL,
+};
+use crate::session::answer::Answer;
+use crate::session::fault::{Code, Fault};
+use crate::session::features::Feature;
+use crate::session::message::Message;
+use crate::session::{Shape, Subscribe};
+use crate::upstream::calls::read_fault;
+use crate::upstream::item::Dress;
+use crate::upstream::reading::Step;
+
+/// Serves a browser that has joined until one side leaves.
+pub(super) async fn serve(app: &App, joined: Joined, socket: &mut WebSocket) -> Goodbye {
+    let at = (app.config.tenant.as_str(), joined.namespace.as_str());
+    // They could be built when it joined.
+    let Ok(asks) = Asks::of(&app.scope, at, &joined.value) else {
+        return Goodbye::Gone;
+    };
+    app.metrics.sessions.increment(1.0);
+    let mut talk = Talk::new(Live::new(app.clone(), joined, asks));
+    let goodbye = talk.run(socket).await.err().unwrap_or(Goodbye::Gone);
+    app.metrics.sessions.decrement(1.0);
+    talk.live.places = (None, None, None);
+    if !talk.live.session.writes.is_empty() {
+        app.sessions.spawn(talk.live.finish(LAST_WRITES_TIMEOUT));
+    }
+    goodbye
+}
+
+/// A session and its socket's state.
+struct Talk {
+    live: Live,
+    beat: Beat,
+    /// Events on their way out. Nothing is read for the browser while there are some.
+    outbox: VecDeque<Frame>,
+    /// The stream and arrival of the oldest of them.
+    oldest: Option<(usize, Instant)>,
+    /// When a throttled link is free again.
+    free_at: Duration,
+    judged: Duration,
+}
+
+type Going = Result<(), Goodbye>;
+
+/// What happened.
+enum Happened {
+    Draining,
+    Ended(String),
+    Heard(Option<Result<Frame, axum::Error>>),
+    Text(Option<String>),
+    Step(Subscribe, Step),
+    LinkFree,
+    Tick,
+}
+
+impl Talk {
+    fn new(live: Live) -> Self {
+        let now = live.app.uptime();
+        let config = &live.app.config;
+        Self {
+            beat: Beat::new(config.ping_interval_s, config.ping_timeout_s, now),
+            outbox: VecDeque::new(),
+            oldest: None,
+            free_at: now,
+            judged: now,
+            live,
+        }
+    }
+
+    async fn run(&mut self, socket: &mut WebSocket) -> Going {
+        let mut ticks = interval(TICK_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ended = self.live.granted.ended();
+        let draining = self.live.app.draining.clone();
+        loop {
+            let wait = self.free_at.saturating_sub(self.live.app.uptime());
+            let (listens, sends) = (!self.live.session.is_full(), !self.outbox.is_empty());
+            let live = &mut self.live;
+            let happened = tokio::select! {
+                () = draining.cancelled() => Happened::Draining,
+                why = ended.wait_for(Option::is_some) => Happened::Ended(match why {
+                    Ok(why) => why.as_ref().map(ToString::to_string).unwrap_or_default(),
+                    Err(_) => "the session is over".to_owned(),
+                }),
+                frame = socket.recv(), if listens => Happened::Heard(frame),
+                happened = poll_fn(|cx| poll_live(live, cx, !sends)) => happened,
+                () = sleep(wait), if sends => Happened::LinkFree,
+                _ = ticks.tick() => Happened::Tick,
+            };
+            self.handle(happened, socket).await?;
+        }
+    }
+
+    async fn handle(&mut self, happened: Happened, socket: &mut WebSocket) -> Going {
+        match happened {
+            Happened::Draining => self.drain(socket).await,
+            Happened::Ended(why) => Err(Goodbye::SignedOut(why)),
+            Happened::Heard(frame) => self.hear(frame, socket).await,
+            Happened::Text(Some(text)) => self.send(socket, Frame::Text(text.into())).await,
+            Happened::Text(None) => Ok(()),
+            Happened::Step(subscribe, step) => self.step(subscribe, step, socket).await,
+            Happened::LinkFree => self.send_events(socket).await,
+            Happened::Tick => self.tick(socket).await,
+        }
+    }
+
+    async fn hear(
+        &mut self,
+        frame: Option<Result<Frame, axum::Error>>,
+        socket: &mut WebSocket,
+    ) -> Going {
+        let now = self.live.app.uptime();
+        self.beat.heard(now);
+        let message = match frame {
+            Some(Ok(Frame::Text(text))) => Message::read(text.as_str()),
+            Some(Ok(Frame::Binary(frame))) => Message::read_binary(frame),
+            Some(Ok(Frame::Pong(payload))) => {
+                if let Some(took) = self.beat.answered(&payload, now) {
+                    self.live.app.metrics.browser_rtt(took);
+                }
+                return Ok(());
+            }
+            Some(Ok(Frame::Ping(_))) => return Ok(()),
+            Some(Ok(Frame::Close(_))) | None => return Err(Goodbye::Gone),
+            Some(Err(error)) => return Err(failed(error)),
+        };
+        for text in self.live.hear(message) {
+            self.send(socket, Frame::Text(text.into())).await?;
+        }
+        Ok(())
+    }
+
+    async fn step(&mut self, subscribe: Subscribe, step: Step, socket: &mut WebSocket) -> Going {
+        let alias = self.live.stream_alias(subscribe.stream).to_owned();
+        let fault = match step {
+            Step::Events(events) => {
+                let dress = Dress {
+                    shape: self.live.session.shape(),
+                    alias: &alias,
+                    slot: subscribe.slot.as_deref(),
+                    sub: subscribe.sub,
+                };
+                self.oldest = events
+                    .first()
+                    .map(|event| (subscribe.stream, event.arrived));
+                self.outbox
+                    .extend(events.iter().map(|event| event.message(dress)));
+                return self.send_events(socket).await;
+            }
+            Step::Stands { start, live } => {
+                let binary = self.live.session.shape() != Shape::Text;
+                let subscribed = Answer::Subscribed {
+                    stream: alias,
+                    slot: subscribe.slot,
+                    shard: subscribe.shard,
+                    sub: binary.then_some(subscribe.sub),
+                    start_offset: start,
+                    live_offset: live,
+                };
+                let text = subscribed.to_text();
+                return self.send(socket, Frame::Text(text.into())).await;
+            }
+            Step::Refused(failed) => {
+                let past_end = self.live.session.features.has(Feature::PastEnd);
+                read_fault(&failed, Code::SubscribeFailed, past_end)
+            }
+            Step::Trimmed { oldest } => {
+                let message = "records were deleted before they could be read";
+                let mut fault = Fault::new(Code::Trimmed, message);
+                fault.oldest = Some(oldest);
+                fault
+            }
+            Step::Ended { why } => Fault::new(Code::SubscriptionEnded, why),
+        };
+        let mut fault = fault.stream(&alias);
+        fault.slot = subscribe.slot;
+        fault.shard = subscribe.shard;
+        self.send(socket, Frame::Text(fault.to_text().into())).await
+    }
+
+    /// Sends events: all that wait, or what a throttled link has room for.
+    async fn send_events(&mut self, socket: &mut WebSocket) -> Going {
+        let app = self.live.app.clone();
+        let (mut count, mut bytes) = (0u64, 0u64);
+        let patience = self.beat.patience();
+        let sending = async {
+            while let Some(frame) = self.outbox.pop_front() {
+                let size = length(&frame);
+                count += 1;
+                bytes += size;
+                socket.feed(frame).await?;
+                if let Some(bits_per_second) = self.live.throttle {
+                    let seconds = (size * 8) as f64 / bits_per_second;
+                    let busy = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+                    self.free_at = app.uptime().max(self.free_at).saturating_add(busy);
+                    break;
+                }
+            }
+            socket.flush().await
+        };
+        within(patience, sending).await?;
+        app.metrics.events.increment(count);
+        app.metrics.event_bytes.increment(bytes);
+        if let Some((stream, arrived)) = self.oldest.take() {
+            app.metrics
+                .event_relay(self.live.stream_alias(stream), arrived.elapsed());
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, socket: &mut WebSocket, frame: Frame) -> Going {
+        within(self.beat.patience(), socket.send(frame)).await
+    }
+
+    async fn tick(&mut self, socket: &mut WebSocket) -> Going {
+        let now = self.live.app.uptime();
+        if self.live.session.is_full() {
+            // It is this side that does not listen.
+            self.beat.heard(now);
+        }
+        if now.saturating_sub(self.judged) >= RIGHTS_INTERVAL {
+            self.judged = now;
+            for text in self.live.judge() {
+                self.send(socket, Frame::Text(text.into())).await?;
+            }
+        }
+        match self.beat.due(now) {
+            Due::Nothing => Ok(()),
+            Due::Dead => Err(Goodbye::DeadPeer),
+            Due::Ping(number) => {
+                let payload = number.to_le_bytes().to_vec().into();
+                self.send(socket, Frame::Ping(payload)).await
+            }
+        }
+    }
+
+    /// Says that the gateway stops, lets what was written be answered, and ends.
+    async fn drain(&mut self, socket: &mut WebSocket) -> Going {
+        if self.live.session.features.has(Feature::Drain) {
+            let spread = u64::try_from(RECONNECT_SPREAD.as_millis()).unwrap_or(u64::MAX);
+            // Without randomness they all come at once, which is only less kind.
+            let spread = getrandom::u64().unwrap_or(0) % spread.max(1);
+            let least = u64::try_from(RECONNECT_AFTER.as_millis()).unwrap_or(u64::MAX);
+            let reconnect_after_ms = least.saturating_add(spread);
+            let text = Answer::GoingAway { reconnect_after_ms }.to_text();
+            self.send(socket, Frame::Text(text.into())).await?;
+        }
+        let answering = async {
+            while !self.live.session.writes.is_empty() {
+                let live = &mut self.live;
+                if let Some(text) = poll_fn(|cx| live.poll_write(cx)).await {
+                    let sent = socket.send(Frame::Text(text.into())).await;
+                    sent.map_err(|_| Goodbye::Gone)?;
+                }
+            }
+            Ok::<_, Goodbye>(())
+        };
+        let _ = timeout(crate::limits::DRAIN_WRITES_TIMEOUT, answering).await;
+        Err(Goodbye::GoingAway)
+    }
+}
+
+fn poll_live(
+    live: &mut Live,
+    cx: &mut std::task::Context<'_>,
+    reads: bool,
+) -> std::task::Poll<Happened> {
+    use std::task::Poll;
+    if let Poll::Ready(text) = live.poll_write(cx) {
+        return Poll::Ready(Happened::Text(text));
+    }
+    if let Poll::Ready(text) = live.poll_asked(cx) {
+        return Poll::Ready(Happened::Text(Some(text)));
+    }
+    if let Poll::Ready(text) = live.poll_watch(cx) {
+        return Poll::Ready(Happened::Text(Some(text)));
+    }
+    if reads && let Poll::Ready((subscribe, step)) = live.poll_reading(cx) {
+        return Poll::Ready(Happened::Step(subscribe, step));
+    }
+    Poll::Pending
+}
+
+/// Sends within a browser's patience: one that takes nothing for so long is dead.
+async fn within(
+    patience: Option<Duration>,
+    sending: impl Future<Output = Result<(), axum::Error>>,
+) -> Going {
+    let sent = match patience {
+        Some(patience) => timeout(patience, sending)
+            .await
+            .map_err(|_| Goodbye::DeadPeer)?,
+        None => sending.await,
+    };
+    sent.map_err(|_| Goodbye::Gone)
+}
+
+fn length(frame: &Frame) -> u64 {
+    let bytes = match frame {
+        Frame::Text(text) => text.len(),
+        Frame::Binary(bytes) | Frame::Ping(bytes) | Frame::Pong(bytes) => bytes.len(),
+        Frame::Close(_) => 0,
+    };
+    bytes as u64
+}
