@@ -98,10 +98,11 @@ impl Door {
                     connections: config.shared_connections,
                 }),
         };
+        let identity = Identity::new(settings, sign_in.sessions())?;
         Ok(Self {
             origins,
             trusted_proxies,
-            identity: Identity::new(settings, sign_in.sessions())?,
+            identity,
             sign_in: Arc::new(sign_in),
             tenant,
             controlplane_roots: pem,

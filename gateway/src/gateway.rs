@@ -81,7 +81,7 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
     config.check(embedding.scope.is_some())?;
     let scope = Arc::new(read_scope(&config, embedding.scope)?);
     let door = Door::open(&config, scope.limits.trusted_proxies)?;
-    let reach = Reach::read(&config, door.identity.connection_tokens())?;
+    let reach = Reach::read(&config, &door.identity)?;
     let (listener, address) = bind(config.listen).await?;
     let console = door.console(&config)?;
     let app = App::new(Shared {

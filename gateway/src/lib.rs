@@ -29,6 +29,8 @@ mod scope;
 mod session;
 mod sign_in;
 mod socket;
+#[cfg(test)]
+mod stub;
 mod upstream;
 
 pub use config::{Config, ConfigRefused, ENVIRONMENT};

@@ -47,18 +47,16 @@ class Node:
     def create_stream(self, *, name: str | None = None, tenant: str = "dev", **settings) -> str:
         """Creates a stream with one shard that is durable, unless the settings say otherwise; gives its name."""
         name = name or f"stream-{next(NAMES)}"
-        body = {
-            "stream": name,
-            "kind": "Stream",
-            "shards": 1,
-            "retention": {"max_age_seconds": None, "max_size_bytes": None},
-            "consistency": "Leader",
-            "delivery": "AtLeastOnce",
-            "durable": True,
-            **settings,
-        }
+        body = stream_of(name, settings)
         self.request("POST", f"/v1/tenants/{tenant}/namespaces/default/streams", body, tenant)
         return name
+
+    def create_streams_together(self, count: int) -> list[str]:
+        """Creates streams in one batch; gives their names."""
+        names = [f"stream-{next(NAMES)}" for _ in range(count)]
+        body = {"streams": [stream_of(name, {}) for name in names]}
+        self.request("POST", f"/v1/tenants/{self.tenant}/namespaces/default/resources", body)
+        return names
 
     def create_cache(self, *, name: str | None = None, **settings) -> str:
         """Creates a cache with one shard, unless the settings say otherwise; gives its name."""
@@ -97,6 +95,20 @@ class Node:
         secret = self.secret_file.read_text().strip()
         url = f"{self.bootstrap_url}/internal/bootstrap/tenants/{tenant}/{action}"
         return send("POST", url, body, {"X-Felix-Bootstrap-Token": secret})
+
+
+def stream_of(name: str, settings: dict) -> dict:
+    """What creates a durable stream with one shard, unless the settings say otherwise."""
+    return {
+        "stream": name,
+        "kind": "Stream",
+        "shards": 1,
+        "retention": {"max_age_seconds": None, "max_size_bytes": None},
+        "consistency": "Leader",
+        "delivery": "AtLeastOnce",
+        "durable": True,
+        **settings,
+    }
 
 
 def send(method: str, url: str, body: dict | None, headers: dict[str, str]):

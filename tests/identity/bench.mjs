@@ -15,7 +15,7 @@ const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 const PATIENCE_MS = 60_000;
 
 const directory = mkdtempSync(join(tmpdir(), 'felix-identity-'));
-const endings = [];
+export const endings = [];
 // Everything that any program of ours wrote, for the test that looks for secrets in it.
 export const written = [];
 
@@ -35,7 +35,7 @@ export async function until(what, attempt) {
   }
 }
 
-function keep(name, child) {
+export function keep(name, child) {
   const kept = { name, out: '', err: '' };
   written.push(kept);
   child.stdout.on('data', (bytes) => (kept.out += bytes));
@@ -44,14 +44,14 @@ function keep(name, child) {
 }
 
 /// Environment of a program: ours alone, so that nothing of the machine's gets in.
-function surroundings(home, extra) {
+export function surroundings(home, extra) {
   const { PATH, LANG } = process.env;
   return { PATH, LANG, HOME: home, XDG_CONFIG_HOME: join(home, 'config'), XDG_DATA_HOME: join(home, 'data'), ...extra };
 }
 
 /// A provider in a process of its own, which says where it is in its first line.
-export async function provider(name, command, args) {
-  const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+export async function provider(name, command, args, environment = {}) {
+  const child = spawn(command, args, { env: { ...process.env, ...environment }, stdio: ['ignore', 'pipe', 'pipe'] });
   const said = { out: '', err: '' };
   child.stdout.on('data', (bytes) => (said.out += bytes));
   child.stderr.on('data', (bytes) => (said.err += bytes));
@@ -66,7 +66,8 @@ export async function provider(name, command, args) {
   return { issuer, given: () => lines().slice(1) };
 }
 
-export const certified = () => provider('oidc-provider', process.execPath, [join(import.meta.dirname, 'provider.mjs')]);
+export const certified = (environment) =>
+  provider('oidc-provider', process.execPath, [join(import.meta.dirname, 'provider.mjs')], environment);
 export const zitadel = () => provider('zitadel', ZITADEL, []);
 
 /// `felixctl dev`, kept in a directory of its own, with more in its environment if need be.
@@ -178,7 +179,7 @@ export class Person {
 let browser;
 
 /// A page of a browser that knows nobody, and every request it made with its headers.
-export async function page() {
+export async function page(options = {}) {
   browser ??= await chromium.launch({
     executablePath: CHROMIUM,
     args: [
@@ -189,7 +190,7 @@ export async function page() {
     ],
   });
   if (endings.at(-1) !== close) endings.push(close);
-  const context = await browser.newContext();
+  const context = await browser.newContext(options);
   const opened = await context.newPage();
   opened.setDefaultTimeout(PATIENCE_MS);
   const requests = [];

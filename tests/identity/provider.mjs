@@ -38,6 +38,15 @@ const configuration = {
       redirect_uris: ['http://127.0.0.1/callback'],
       response_types: ['code'],
     },
+    {
+      // The browser gateway, as a public client: on any port of this machine, and at the address of a proxy before it.
+      client_id: 'gateway',
+      application_type: 'native',
+      token_endpoint_auth_method: 'none',
+      grant_types: ['authorization_code', 'refresh_token'],
+      redirect_uris: ['http://127.0.0.1/auth/callback', process.env.GATEWAY_REDIRECT].filter(Boolean),
+      response_types: ['code'],
+    },
   ],
   findAccount: (_context, id) => account(id),
   claims: { openid: ['sub'], email: ['email'], profile: ['name'], groups: ['groups'] },

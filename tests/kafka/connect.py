@@ -26,7 +26,7 @@ CONNECTORS = "org.apache.kafka.connect.file"
 SECONDS = 110
 
 
-def properties(file: pathlib.Path, **settings) -> pathlib.Path:
+def properties(file: pathlib.Path, /, **settings) -> pathlib.Path:
     file.write_text("".join(f"{name.replace('_', '.')}={value}\n" for name, value in settings.items()))
     return file
 

@@ -38,9 +38,9 @@ def write_segments(directory, *how):
     return json.loads(written.stdout)
 
 
-def dump(jars, files, *arguments):
+def dump(files, *arguments):
     """What Kafka's tool prints about these files."""
-    command = ["java", "-cp", jars, "kafka.tools.DumpLogSegments", *arguments, "--files", ",".join(map(str, files))]
+    command = jvm.command(f"{jvm.TOOLS}.DumpLogSegments", *arguments, "--files", ",".join(map(str, files)))
     dumped = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if dumped.returncode != 0:
         sys.exit(f"FAILED: Kafka's tool: {dumped.stderr}")
@@ -103,12 +103,12 @@ def compare_records(found, wanted):
         expect(f"{name}: headers", [key for key in theirs["headers"].split(",") if key], ours["headers"])
 
 
-def compare_indexes(jars, directory):
+def compare_indexes(directory):
     """Kafka prints one entry a line, and complains about each that does not fit the log."""
     for ending in ("index", "timeindex"):
         files = sorted(directory.glob(f"*.{ending}"))
         entries = 0
-        for line in dump(jars, files):
+        for line in dump(files):
             if re.match(r"^(offset: \d+ position: \d+|timestamp: \d+ offset: \d+)$", line):
                 entries += 1
             elif not line.startswith("Dumping ") and line.strip():
@@ -117,20 +117,20 @@ def compare_indexes(jars, directory):
         expect(f"{ending} entries", entries, sum(file.stat().st_size for file in files) // size)
         if entries < len(files):
             sys.exit(f"FAILED: only {entries} entries in {len(files)} {ending} files")
-        for line in dump(jars, files, "--index-sanity-check"):
+        for line in dump(files, "--index-sanity-check"):
             if not line.startswith("Dumping ") and "passed sanity check" not in line and line.strip():
                 sys.exit(f"FAILED: {ending} sanity: {line}")
         yield ending, entries
 
 
-def check(jars, *how):
+def check(*how):
     with tempfile.TemporaryDirectory() as scratch:
         directory = pathlib.Path(scratch) / "events-0"
         ours = write_segments(directory, *how)
         inspection = ours["inspection"]
         expect("verdict", inspection["verdict"], "clean")
         files = [directory / segment["file"] for segment in inspection["segments"]]
-        found = read(dump(jars, files, "--deep-iteration", "--print-data-log"))
+        found = read(dump(files, "--deep-iteration", "--print-data-log"))
         compare_segments(found, inspection["segments"])
         compare_records([record for segment in found for record in segment["records"]], ours["records"])
         batches = [batch for segment in found for batch in segment["batches"]]
@@ -141,7 +141,7 @@ def check(jars, *how):
             expect("codecs of thin batches", sorted({batch["codec"] for batch in thin}), codecs)
         else:
             expect("thin batches", len(thin), 0)
-        indexes = dict(compare_indexes(jars, directory))
+        indexes = dict(compare_indexes(directory))
     print(
         f"ok: Kafka read {inspection['records']} records in {inspection['batches']} batches, {len(thin)} of them thin,"
         f" of {len(files)} segments ({', '.join(codecs)}), {indexes['index']} index and {indexes['timeindex']} time index"
@@ -153,9 +153,8 @@ def main():
     if not jvm.is_there():
         print("SKIPPED: $FELIX_KAFKA_CLIENTS has no java/: see tests/kafka/install")
         return
-    jars = (jvm.HOME / "classpath").read_text().strip()
-    check(jars)
-    check(jars, "compacted")
+    check()
+    check("compacted")
 
 
 if __name__ == "__main__":

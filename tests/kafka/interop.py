@@ -104,7 +104,7 @@ def kafkas_own_tool_reads_the_segments_that_clients_filled_compressed(node):
         values = b"\n".join(f"{codec} {number}".encode() * 30 for number in range(20))
         kcat(node, "-P", "-t", topic, "-z", codec, data=values)
     (log,) = node.secret_file.parent.glob(f"**/streams/**/{topic}@*/0/data/*.log")
-    said = jvm.tool("kafka.tools.DumpLogSegments", "--deep-iteration", "--print-data-log", "--files", str(log))
+    said = jvm.tool(f"{jvm.TOOLS}.DumpLogSegments", "--deep-iteration", "--print-data-log", "--files", str(log))
     lines = said.splitlines()
     batches = [line for line in lines if line.startswith("baseOffset: ")]
     found = [line.split("compresscodec: ")[1].split(" ")[0] for line in batches]

@@ -13,6 +13,7 @@ import re
 import tempfile
 import uuid
 
+import clients.java
 import harness
 import jvm
 from harness import check
@@ -181,8 +182,8 @@ def kafka_consumer_groups_shows_a_live_group_and_its_lag(node):
             assert row["#PARTITIONS"] == "1", row
             (row,) = table(tool(GROUPS, *at(node), "--describe", "--state", "--group", group))
             assert "Stable" in row.values(), row
-            said = tool(GROUPS, *at(node), "--delete", "--group", group, ok=False)
-            assert "GroupNotEmpty" in said or "not empty" in said, said
+            said = tool(GROUPS, *at(node), "--delete", "--group", group)
+            assert "GroupNotEmptyException" in said, said
 
 
 @check
@@ -259,6 +260,22 @@ def transactions_are_refused_at_once(node):
 
 
 @check
+def consoles_for_kafka_are_answered_or_told_that_something_is_not_served(node):
+    name, group, client = node.create_stream(), fresh("group"), clients.java.Client(node)
+    client.produce(name)
+    with client.a_member_that_committed(name, group):
+        found = client.ask("survey", topic=name, group=group)
+    refused = {question: error for question, error in found.items() if error != "ok"}
+    # The page of docs/kafka.md says so.
+    not_served = (
+        "describeClientQuotas", "describeMetadataQuorum", "describeProducers", "describeUserScramCredentials",
+        "listConfigResources", "listTransactions",
+    )
+    assert refused == dict.fromkeys(not_served, "UnsupportedVersionException"), refused
+    client.close()
+
+
+@check
 def the_compatibility_test_of_kafka_passes(node):
     name = node.create_stream()
     flags = {
@@ -268,7 +285,7 @@ def the_compatibility_test_of_kafka_passes(node):
     options = [part for name, on in flags.items() for part in (f"--{name}-supported", str(on))]
     tool(
         f"{TOOLS}.ClientCompatibilityTest", *at(node), "--topic", name, "--num-cluster-nodes", "1",
-        "--expect-record-too-large-exception", "True", *options,
+        "--expect-record-too-large-exception", "False", *options,
     )
 
 

@@ -10,47 +10,49 @@ export const FEATURES = [
 /** Close codes of the gateway. */
 export const CLOSE = { goingAway: 1001, policy: 1008, tooLarge: 1009, signedOut: 4001, deadPeer: 4002 };
 function fail(field, type) {
-    throw new ProtocolError(`\`${field}\` of a message \`${String(type).slice(0, 40)}\` is missing or of the wrong kind`);
+    throw new ProtocolError(`\`${field}\` of a message \`${type.slice(0, 40)}\` is missing or of the wrong kind`);
 }
 /** Takes fields out of one message; every failure names the field and the message. */
 class Reader {
     fields;
-    constructor(fields) {
+    type;
+    constructor(fields, type) {
         this.fields = fields;
+        this.type = type;
     }
     string(field) {
         const value = this.fields[field];
-        return typeof value === "string" ? value : fail(field, this.fields["type"]);
+        return typeof value === "string" ? value : fail(field, this.type);
     }
     int(field) {
-        return this.intOrNull(field) ?? fail(field, this.fields["type"]);
+        return this.intOrNull(field) ?? fail(field, this.type);
     }
     intOrNull(field) {
         const value = this.fields[field];
         if (value === null || value === undefined)
             return null;
-        return Number.isSafeInteger(value) ? value : fail(field, this.fields["type"]);
+        return Number.isSafeInteger(value) ? value : fail(field, this.type);
     }
     /** Offsets and durations: whole and not negative. */
     countOrNull(field) {
         const value = this.intOrNull(field);
-        return value !== null && value < 0 ? fail(field, this.fields["type"]) : value;
+        return value !== null && value < 0 ? fail(field, this.type) : value;
     }
     count(field) {
-        return this.countOrNull(field) ?? fail(field, this.fields["type"]);
+        return this.countOrNull(field) ?? fail(field, this.type);
     }
     bool(field) {
         const value = this.fields[field];
-        return typeof value === "boolean" ? value : fail(field, this.fields["type"]);
+        return typeof value === "boolean" ? value : fail(field, this.type);
     }
     stringOrNull(field) {
         const value = this.fields[field];
         if (value === null || value === undefined)
             return null;
-        return typeof value === "string" ? value : fail(field, this.fields["type"]);
+        return typeof value === "string" ? value : fail(field, this.type);
     }
     bytes(field) {
-        return fromBase64(this.string(field)) ?? fail(field, this.fields["type"]);
+        return fromBase64(this.string(field)) ?? fail(field, this.type);
     }
     bytesOrNull(field) {
         return this.fields[field] === null || this.fields[field] === undefined ? null : this.bytes(field);
@@ -58,19 +60,19 @@ class Reader {
     strings(field) {
         const value = this.fields[field] ?? [];
         if (!Array.isArray(value) || value.some((one) => typeof one !== "string"))
-            fail(field, this.fields["type"]);
+            fail(field, this.type);
         return value;
     }
     readers(field) {
         const value = this.fields[field];
         if (!Array.isArray(value) || !value.every(isFields))
-            fail(field, this.fields["type"]);
-        return value.map((one) => new Reader(one));
+            fail(field, this.type);
+        return value.map((one) => new Reader(one, this.type));
     }
     counts(field) {
         const value = this.fields[field] ?? {};
         if (!isFields(value) || Object.values(value).some((one) => !Number.isSafeInteger(one)))
-            fail(field, this.fields["type"]);
+            fail(field, this.type);
         return value;
     }
 }
@@ -88,7 +90,7 @@ export function readMessage(frame) {
     }
     if (!isFields(value) || typeof value["type"] !== "string")
         throw new ProtocolError("a message without a type");
-    return messageOf(value["type"], new Reader(value));
+    return messageOf(value["type"], new Reader(value, value["type"]));
 }
 function messageOf(type, from) {
     switch (type) {

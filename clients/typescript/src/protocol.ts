@@ -92,52 +92,55 @@ export type Inbound =
 
 type Fields = Record<string, unknown>;
 
-function fail(field: string, type: unknown): never {
-  throw new ProtocolError(`\`${field}\` of a message \`${String(type).slice(0, 40)}\` is missing or of the wrong kind`);
+function fail(field: string, type: string): never {
+  throw new ProtocolError(`\`${field}\` of a message \`${type.slice(0, 40)}\` is missing or of the wrong kind`);
 }
 
 /** Takes fields out of one message; every failure names the field and the message. */
 class Reader {
-  constructor(private readonly fields: Fields) {}
+  constructor(
+    private readonly fields: Fields,
+    private readonly type: string,
+  ) {}
 
   string(field: string): string {
     const value = this.fields[field];
-    return typeof value === "string" ? value : fail(field, this.fields["type"]);
+    return typeof value === "string" ? value : fail(field, this.type);
   }
 
   int(field: string): number {
-    return this.intOrNull(field) ?? fail(field, this.fields["type"]);
+    return this.intOrNull(field) ?? fail(field, this.type);
   }
 
   intOrNull(field: string): number | null {
     const value = this.fields[field];
     if (value === null || value === undefined) return null;
-    return Number.isSafeInteger(value) ? (value as number) : fail(field, this.fields["type"]);
+    return Number.isSafeInteger(value) ? (value as number) : fail(field, this.type);
   }
 
   /** Offsets and durations: whole and not negative. */
   countOrNull(field: string): number | null {
     const value = this.intOrNull(field);
-    return value !== null && value < 0 ? fail(field, this.fields["type"]) : value;
+    return value !== null && value < 0 ? fail(field, this.type) : value;
   }
 
   count(field: string): number {
-    return this.countOrNull(field) ?? fail(field, this.fields["type"]);
+    return this.countOrNull(field) ?? fail(field, this.type);
   }
 
   bool(field: string): boolean {
     const value = this.fields[field];
-    return typeof value === "boolean" ? value : fail(field, this.fields["type"]);
+    return typeof value === "boolean" ? value : fail(field, this.type);
   }
 
   stringOrNull(field: string): string | null {
     const value = this.fields[field];
     if (value === null || value === undefined) return null;
-    return typeof value === "string" ? value : fail(field, this.fields["type"]);
+    return typeof value === "string" ? value : fail(field, this.type);
   }
 
   bytes(field: string): Uint8Array {
-    return fromBase64(this.string(field)) ?? fail(field, this.fields["type"]);
+    return fromBase64(this.string(field)) ?? fail(field, this.type);
   }
 
   bytesOrNull(field: string): Uint8Array | null {
@@ -146,19 +149,19 @@ class Reader {
 
   strings(field: string): string[] {
     const value = this.fields[field] ?? [];
-    if (!Array.isArray(value) || value.some((one) => typeof one !== "string")) fail(field, this.fields["type"]);
+    if (!Array.isArray(value) || value.some((one) => typeof one !== "string")) fail(field, this.type);
     return value as string[];
   }
 
   readers(field: string): Reader[] {
     const value = this.fields[field];
-    if (!Array.isArray(value) || !value.every(isFields)) fail(field, this.fields["type"]);
-    return value.map((one) => new Reader(one as Fields));
+    if (!Array.isArray(value) || !value.every(isFields)) fail(field, this.type);
+    return value.map((one) => new Reader(one as Fields, this.type));
   }
 
   counts(field: string): Record<string, number> {
     const value = this.fields[field] ?? {};
-    if (!isFields(value) || Object.values(value).some((one) => !Number.isSafeInteger(one))) fail(field, this.fields["type"]);
+    if (!isFields(value) || Object.values(value).some((one) => !Number.isSafeInteger(one))) fail(field, this.type);
     return value as Record<string, number>;
   }
 }
@@ -176,7 +179,7 @@ export function readMessage(frame: string): Inbound {
     throw new ProtocolError(`a text frame of ${frame.length} characters is not JSON`);
   }
   if (!isFields(value) || typeof value["type"] !== "string") throw new ProtocolError("a message without a type");
-  return messageOf(value["type"], new Reader(value));
+  return messageOf(value["type"], new Reader(value, value["type"]));
 }
 
 function messageOf(type: string, from: Reader): Inbound {

@@ -13,6 +13,8 @@ use serde::Serialize;
 
 use crate::identity::Refused;
 
+/// Bytes of a refusal of the framework that are passed on.
+const REFUSAL_BYTES: usize = 4 * 1024;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Whether trying again can help, as the page reads it.
@@ -119,7 +121,7 @@ impl Refusal {
             Retry::Retry | Retry::Redirect => (Again::Later, None),
             Retry::RetryAfter(after) => (Again::Later, u64::try_from(after.as_millis()).ok()),
             Retry::OutcomeUnknown => (Again::LookFirst, None),
-            _ => (Again::Never, None),
+            Retry::Fatal | _ => (Again::Never, None),
         };
         let status = status_of(code, again);
         let code = if status == StatusCode::UNAUTHORIZED {
@@ -192,7 +194,9 @@ impl From<ReadFailed> for Refusal {
                 Self::new(StatusCode::CONFLICT, "offset_in_future", failed).with_number(Some(next))
             }
             ReadFailed::Call(failed) => failed.into(),
-            other => Self::of_client(other.code(), other.retry(), other.to_string()),
+            other @ (ReadFailed::Ended(_) | _) => {
+                Self::of_client(other.code(), other.retry(), other.to_string())
+            }
         }
     }
 }
@@ -201,7 +205,11 @@ impl From<PublishFailed> for Refusal {
     fn from(failed: PublishFailed) -> Self {
         match failed {
             PublishFailed::Call(failed) => failed.into(),
-            other => Self::of_client(other.code(), other.retry(), other.to_string()),
+            other @ (PublishFailed::TooLarge { .. }
+            | PublishFailed::Malformed { .. }
+            | PublishFailed::OffsetMismatch { .. }
+            | PublishFailed::ProducerEnded { .. }
+            | _) => Self::of_client(other.code(), other.retry(), other.to_string()),
         }
     }
 }
@@ -275,7 +283,7 @@ impl IntoResponse for Refusal {
 /// Gives every request a number, and refusals their body with it.
 pub(super) async fn finish(request: Request, next: Next) -> Response {
     let id = request_id();
-    let response = next.run(request).await;
+    let response = worded(next.run(request).await).await;
     let refusal = response.extensions().get::<Refusal>();
     let mut response = match refusal {
         None => response,
@@ -303,6 +311,26 @@ pub(super) async fn finish(request: Request, next: Next) -> Response {
         HeaderValue::from_static("no-store"),
     );
     response
+}
+
+/// Puts what the framework refused, a body that is too long or a query that cannot be read, into the one shape.
+async fn worded(response: Response) -> Response {
+    let status = response.status();
+    let plain = response.extensions().get::<Refusal>().is_none();
+    if !(plain && (status.is_client_error() || status.is_server_error())) {
+        return response;
+    }
+    let code = match status {
+        StatusCode::PAYLOAD_TOO_LARGE => "too_large",
+        StatusCode::METHOD_NOT_ALLOWED => "method_not_allowed",
+        StatusCode::NOT_FOUND => "not_found",
+        _ if status.is_server_error() => "unavailable",
+        _ => "invalid",
+    };
+    let text = axum::body::to_bytes(response.into_body(), REFUSAL_BYTES).await;
+    let text = text.unwrap_or_default();
+    let message = String::from_utf8_lossy(&text);
+    Refusal::new(status, code, message.trim()).into_response()
 }
 
 fn request_id() -> String {

@@ -48,7 +48,7 @@ impl Desk {
         let spec = ask.spec(actor.as_ref());
         let answer = self.exchanger.exchange(credential.reveal(), &spec).await;
         match answer.map_err(Failed::from) {
-            Ok(answer) => self.issued(answer, ask, actor.as_ref()).await,
+            Ok(answer) => self.issued(answer, actor.as_ref()).await,
             Err(failed) => {
                 self.forget(&failed, actor.as_ref()).await;
                 Err(failed)
@@ -58,9 +58,14 @@ impl Desk {
 
     /// Spends what continues a session.
     pub(super) async fn refresh(&self, chain: &Secret, ask: &Ask) -> Result<Issued, Failed> {
-        let answer = self.exchanger.renew(chain.reveal()).await?;
+        // Before anything is spent.
         let actor = self.acting_for(ask).await?;
-        self.issued(answer, ask, actor.as_ref()).await
+        let answer = self.exchanger.renew(chain.reveal()).await?;
+        let issued = self.issued(answer, actor.as_ref()).await;
+        issued.map_err(|failed| match failed {
+            Failed::Away { why, .. } | Failed::Undecided(why) => Failed::Away { sent: true, why },
+            failed => failed,
+        })
     }
 
     /// Ends a session. That it cannot be ended is no news for anybody: it runs out.
@@ -78,28 +83,17 @@ impl Desk {
         }
     }
 
-    async fn issued(
-        &self,
-        answer: TokenAnswer,
-        ask: &Ask,
-        actor: Option<&Secret>,
-    ) -> Result<Issued, Failed> {
+    async fn issued(&self, answer: TokenAnswer, actor: Option<&Secret>) -> Result<Issued, Failed> {
         let at = now();
-        let chain = answer.refresh_token.map(Secret::new);
         let own = read(&answer.felix_token, at)?;
         let minted = match actor {
             None => own,
-            Some(actor) => {
-                let first = self.delegated(&own, actor, at).await;
-                match (first, self.acting_for(ask).await?) {
-                    (Err(Failed::ActorRefused), Some(fresh)) => {
-                        self.delegated(&own, &fresh, at).await?
-                    }
-                    (outcome, _) => outcome?,
-                }
-            }
+            Some(actor) => self.delegated(&own, actor, at).await?,
         };
-        Ok(Issued { minted, chain })
+        Ok(Issued {
+            minted,
+            chain: answer.refresh_token.map(Secret::new),
+        })
     }
 
     /// The token with which the gateway acts for somebody.

@@ -13,6 +13,9 @@ mod membership;
 mod refused;
 mod reuse;
 mod secret;
+mod slots;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,6 +33,7 @@ pub(crate) use ask::Ask;
 pub(crate) use credential::expiry;
 pub(crate) use refused::{Ended, Refused};
 pub(crate) use secret::Secret;
+pub(crate) use slots::{Attached, Place, Slots};
 
 use actor::Actor;
 use closer::Closer;

@@ -13,6 +13,8 @@ mod provider;
 mod return_to;
 mod session;
 mod store;
+#[cfg(test)]
+mod tests;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -10,7 +10,7 @@ use felix_process::Slot;
 
 use super::{Goodbye, failed, say};
 use crate::app::App;
-use crate::identity::{Ask, Granted, Presented, Refused, Secret, now};
+use crate::identity::{Ask, Attached, Granted, Place, Presented, Refused, Secret, now};
 use crate::limits::{FIRST_MESSAGE_TIMEOUT, SESSIONS_WAIT};
 use crate::metrics::Limited;
 use crate::origin;
@@ -40,12 +40,12 @@ pub(super) struct Joined {
     pub(super) namespace: String,
     /// The scope's value.
     pub(super) value: String,
-    /// Its places among those of its address and of its person.
+    /// Its places among those of its address, of its person and of a shared connection.
     pub(super) places: Places,
 }
 
 /// Held for as long as a browser is there.
-pub(super) type Places = (Option<Slot<IpAddr>>, Option<Slot<Arc<str>>>);
+pub(super) type Places = (Option<Slot<IpAddr>>, Option<Slot<Arc<str>>>, Option<Place>);
 
 /// Waits for the first message and answers it.
 ///
@@ -112,8 +112,8 @@ async fn admit(app: &App, caller: Caller, text: &str) -> Result<(Joined, String)
         app.of_person.take(Arc::clone(&principal), usize::MAX, most)
     })
     .ok_or_else(|| crowded(app, Limited::PrincipalSessions, features))?;
-    let client = app.reach.connect(&namespace, granted.tokens.clone()).await;
-    let client = client.map_err(|failed| {
+    let reached = app.reach.connect(&namespace, granted.tokens.clone()).await;
+    let Attached { client, place } = reached.map_err(|failed| {
         tracing::warn!(%failed, "no broker can be reached for a browser");
         Fault::new(
             Code::Unavailable,
@@ -140,7 +140,7 @@ async fn admit(app: &App, caller: Caller, text: &str) -> Result<(Joined, String)
         client,
         namespace,
         value: join.scope,
-        places: (at_ip, of_person),
+        places: (at_ip, of_person, place),
     };
     Ok((joined, hello))
 }

@@ -92,8 +92,11 @@ async fn delete(app: &App, caller: Caller, body: &[u8]) -> Result<(), Fault> {
         .reach
         .connect(&config.namespace, granted.tokens.clone())
         .await;
-    let client = client.map_err(|error| failed(&error))?;
-    let cache = client.cache(&name).map_err(|error| failed(&error))?;
+    let reached = client.map_err(|error| failed(&error))?;
+    let cache = reached
+        .client
+        .cache(&name)
+        .map_err(|error| failed(&error))?;
     cache.delete(key).await.map_err(|error| failed(&error))?;
     Ok(())
 }

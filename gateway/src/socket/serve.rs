@@ -36,7 +36,7 @@ pub(super) async fn serve(app: &App, joined: Joined, socket: &mut WebSocket) -> 
     let mut talk = Talk::new(Live::new(app.clone(), joined, asks));
     let goodbye = talk.run(socket).await.err().unwrap_or(Goodbye::Gone);
     app.metrics.sessions.decrement(1.0);
-    talk.live.places = (None, None);
+    talk.live.places = (None, None, None);
     if !talk.live.session.writes.is_empty() {
         app.sessions.spawn(talk.live.finish(LAST_WRITES_TIMEOUT));
     }

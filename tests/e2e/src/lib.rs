@@ -16,7 +16,7 @@ mod history;
 pub mod idle;
 pub mod kills;
 mod node;
-mod outside;
+pub mod outside;
 mod proxy;
 pub mod raw;
 pub mod readings;

@@ -51,6 +51,8 @@ pub struct Ready {
     pub broker_admin_url: String,
     /// The listener that mints tokens.
     pub bootstrap_url: String,
+    /// Where Kafka clients connect.
+    pub kafka_bootstrap: String,
 }
 
 /// Why a node did not do what was asked.
@@ -275,7 +277,7 @@ impl Home {
 }
 
 /// Ports in a row that a node with `--port-base` takes.
-const PORTS_OF_A_NODE: u16 = 7;
+const PORTS_OF_A_NODE: u16 = 9;
 
 /// Ports below those that the system gives out by itself, so that nobody takes one while its node is away.
 const FIXED_PORTS: std::ops::Range<u16> = 20_000..32_000;

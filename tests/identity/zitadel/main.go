@@ -33,6 +33,7 @@ func main() {
 	issuer := fmt.Sprintf("http://%s/", listener.Addr())
 	storage.RegisterClients(
 		storage.NativeClient("felixctl", "http://127.0.0.1/callback"),
+		storage.NativeClient("gateway", "http://127.0.0.1/auth/callback"),
 		storage.DeviceClient("felixctl-device", "a password of a device"),
 	)
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))

@@ -138,6 +138,7 @@ class Client(Logins):
 
     def commits_and_resumes(self):
         self.resumes({})
+        self.keeps_streams_apart()
 
     def resumes(self, settings):
         topic, group = self.node.create_stream(), rows.fresh("group")
@@ -236,6 +237,22 @@ class Client(Logins):
         leaves.close()
         self.settled([stays], [4])
         stays.close()
+        self.keeps_streams_apart(**settings)
+
+    def keeps_streams_apart(self, **settings):
+        """Streams that were created together share an incarnation, and nothing else."""
+        topics, group = self.node.create_streams_together(3), rows.fresh("group")
+        for topic in topics:
+            self.produce(topic, [topic.encode()] * 5)
+        member, found = self.consumer(group, **settings), []
+        member.subscribe(topics)
+        rows.until(lambda: found.extend(self.good(member.consume(20, 0.5))) or len(found) >= 15)
+        assert sorted(one.value().decode() for one in found) == sorted(one.topic() for one in found)
+        offsets = [TopicPartition(topic, 0, offset + 1) for offset, topic in enumerate(topics)]
+        member.commit(offsets=offsets, asynchronous=False)
+        committed = member.committed([TopicPartition(topic, 0) for topic in topics], timeout=30)
+        assert [one.offset for one in committed] == [1, 2, 3], committed
+        member.close()
 
     def creates_and_deletes_topics(self):
         admin, topic = AdminClient(self.base), rows.fresh("topic")
@@ -297,12 +314,11 @@ class Client(Logins):
         }
         if at["mechanism"] == "PLAIN":
             return {**settings, "sasl.username": at["user"], "sasl.password": at["secret"]}
-        # The client asks the provider itself.
         extensions = ",".join(f"{name}={value}" for name, value in at["extensions"].items())
         return {
             **settings, "sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.client.id": "worker",
             "sasl.oauthbearer.client.secret": "hidden", "sasl.oauthbearer.extensions": extensions,
-            "sasl.oauthbearer.token.endpoint.url": f"{self.secure.provider.issuer}/token",
+            "sasl.oauthbearer.token.endpoint.url": at["token_url"],
         }
 
     def topics_as(self, at: dict):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import kafka
 from clients import rows
 from clients.logins import Logins
@@ -25,6 +27,34 @@ class Bearer(AbstractTokenProvider):
 
     def extensions(self) -> dict[str, str]:
         return self.at.get("extensions", {})
+
+
+class Member:
+    """A consumer that is polled by a thread of its own, as members are in life: one that waits for the others of its
+    group would keep them waiting otherwise."""
+
+    def __init__(self, consumer: KafkaConsumer):
+        self.consumer, self.held, self.ends = consumer, set(), False
+        self.thread = threading.Thread(target=self.poll, daemon=True)
+        self.thread.start()
+
+    def poll(self) -> None:
+        while not self.ends:
+            self.consumer.poll(timeout_ms=200)
+            self.held = self.consumer.assignment()
+        self.consumer.close()
+
+    def generation(self) -> int:
+        return self.consumer.group_metadata().generation_id
+
+    def close(self) -> None:
+        self.ends = True
+        self.thread.join(rows.PATIENCE)
+
+
+def settled(members: list[Member], wanted: list[int]) -> None:
+    """Waits until each has as many partitions as wanted."""
+    rows.until(lambda: sorted(len(member.held) for member in members) == sorted(wanted))
 
 
 class Client(Logins):
@@ -160,59 +190,48 @@ class Client(Logins):
         assert message.offset == place, (message.offset, place)
         second.close()
 
-    def members(self, topic: str, group: str, count: int, **settings):
-        members = [self.consumer(group, **settings) for _ in range(count)]
-        for member in members:
-            member.subscribe([topic])
+    def join(self, topic: str, group: str, listener=None, **settings) -> "Member":
+        consumer = self.consumer(group, **settings)
+        consumer.subscribe([topic], listener=listener)
+        return Member(consumer)
+
+    def two_members(self, **settings) -> list["Member"]:
+        topic, group = self.node.create_stream(shards=4), rows.fresh("group")
+        members = [self.join(topic, group, **settings) for _ in range(2)]
+        settled(members, [2, 2])
         return members
 
-    @staticmethod
-    def settled(members, wanted: list[int]):
-        """Polls all of them until each has as many partitions as wanted."""
-
-        def attempt():
-            for member in members:
-                member.poll(timeout_ms=100)
-            return sorted(len(member.assignment()) for member in members) == sorted(wanted)
-
-        rows.until(attempt)
-
     def shares_with_a_second_member(self):
-        topic, group = self.node.create_stream(shards=4), rows.fresh("group")
-        members = self.members(topic, group, 2)
-        self.settled(members, [2, 2])
-        for member in members:
+        for member in self.two_members():
             member.close()
 
     def takes_over_from_one_that_leaves(self):
-        topic, group = self.node.create_stream(shards=4), rows.fresh("group")
-        stays, leaves = self.members(topic, group, 2)
-        self.settled([stays, leaves], [2, 2])
+        stays, leaves = self.two_members()
         leaves.close()
-        self.settled([stays], [4])
+        settled([stays], [4])
         stays.close()
 
     def takes_over_from_one_that_dies(self):
         topic, group = self.node.create_stream(shards=4), rows.fresh("group")
         settings = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 1000}
-        stays = self.members(topic, group, 1, **settings)[0]
+        stays = self.join(topic, group, **settings)
         # A static member that closes says nothing: its place is free only when it was silent for a session.
-        dies = self.members(topic, group, 1, group_instance_id="dies", **settings)[0]
-        self.settled([stays, dies], [2, 2])
+        dies = self.join(topic, group, group_instance_id="dies", **settings)
+        settled([stays, dies], [2, 2])
         dies.close()
-        self.settled([stays], [4])
+        settled([stays], [4])
         stays.close()
 
     def keeps_its_place_as_static_member(self):
         topic, group = self.node.create_stream(shards=4), rows.fresh("group")
-        stays = self.members(topic, group, 1, group_instance_id="there")[0]
-        static = self.members(topic, group, 1, group_instance_id="here")[0]
-        self.settled([stays, static], [2, 2])
-        held, generation = static.assignment(), stays.group_metadata().generation_id
+        stays = self.join(topic, group, group_instance_id="there")
+        static = self.join(topic, group, group_instance_id="here")
+        settled([stays, static], [2, 2])
+        held, generation = static.held, stays.generation()
         static.close()
-        static = self.members(topic, group, 1, group_instance_id="here")[0]
-        self.settled([stays, static], [2, 2])
-        assert static.assignment() == held and stays.group_metadata().generation_id == generation
+        static = self.join(topic, group, group_instance_id="here")
+        settled([stays, static], [2, 2])
+        assert static.held == held and stays.generation() == generation
         for member in (stays, static):
             member.close()
 
@@ -228,11 +247,10 @@ class Client(Logins):
             def on_partitions_assigned(self, assigned):
                 pass
 
-        first = self.consumer(group, **settings)
-        first.subscribe([topic], listener=Listener())
-        self.settled([first], [4])
-        second = self.members(topic, group, 1, **settings)[0]
-        self.settled([first, second], [2, 2])
+        first = self.join(topic, group, Listener(), **settings)
+        settled([first], [4])
+        second = self.join(topic, group, **settings)
+        settled([first, second], [2, 2])
         assert len(lost) == 2, "only what moved was taken away"
         for member in (first, second):
             member.close()
@@ -263,8 +281,8 @@ class Client(Logins):
     def describes_groups(self):
         topic, group = self.node.create_stream(), rows.fresh("group")
         admin = KafkaAdminClient(**self.base)
-        member = self.members(topic, group, 1)[0]
-        self.settled([member], [1])
+        member = self.join(topic, group)
+        settled([member], [1])
         listed = lambda: {one["group_id"] for one in admin.list_groups()}  # noqa: E731
         assert group in listed()
         found = admin.describe_groups([group])[group]
@@ -319,7 +337,8 @@ class Client(Logins):
 
     def is_refused_with_a_wrong_token(self):
         try:
-            self.consumer(**self.plain("nonsense")).topics()
+            # It tries again until it has tried for long enough.
+            self.consumer(bootstrap_timeout_ms=3000, **self.plain("nonsense")).topics()
         except kafka.errors.KafkaError as error:
             assert "uthentication" in f"{error!r} {error.__cause__!r}" or isinstance(error, kafka.errors.KafkaTimeoutError), error
         else:

@@ -7,6 +7,7 @@ mod data;
 mod identity;
 mod operate;
 mod readings;
+mod template;
 
 pub use bench::{
     Bench, BenchCommand, CacheBench, Common, CounterBench, Fanout, GroupBench, Ingest, Latency,
@@ -24,8 +25,8 @@ pub use identity::{
     SessionCommand,
 };
 pub use operate::{
-    AuthCommand, Backup, ContextAdd, ContextCommand, ControlPlaneCommand, Dev, MembersCommand,
-    Restore, ShardCommand, TokenCommand, TokenMint,
+    AuthCommand, Backup, ContextAdd, ContextCommand, ControlPlaneCommand, Dev, Install,
+    MembersCommand, Restore, ShardCommand, TokenCommand, TokenMint,
 };
 
 pub use readings::{
@@ -33,6 +34,7 @@ pub use readings::{
     GroupClaims, GroupCommand, GroupConsume, GroupOf, GroupPoll, ScheduleCommand, StateCommand,
     ValueSource,
 };
+pub use template::{TemplateCommand, TemplateSet};
 
 use std::path::PathBuf;
 
@@ -201,6 +203,8 @@ pub struct Connection {
 pub enum Command {
     /// Start a whole node for development in one process
     Dev(Dev),
+    /// Make the first content and the credentials of an installation, for development
+    Install(Install),
     /// Publish to a stream
     Pub(Pub),
     /// Follow a stream

@@ -30,6 +30,33 @@ pub struct Dev {
     pub no_context: bool,
 }
 
+/// Make the first content and the credentials of an installation, for development.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Needs a control plane with FELIX_BOOTSTRAP_DEV_TOKENS=true, and runs beside it: such tokens are good
+on its own machine only. What is there already is kept, so it may be run again.")]
+pub struct Install {
+    /// Where the credentials and certificates are written
+    pub directory: PathBuf,
+    /// The bootstrap listener
+    #[arg(
+        long,
+        env = "FELIX_BOOTSTRAP_URL",
+        hide_env_values = true,
+        default_value = "http://127.0.0.1:9095",
+        value_name = "URL"
+    )]
+    pub bootstrap_url: String,
+    /// File with the bootstrap secret
+    #[arg(
+        long,
+        env = "FELIX_BOOTSTRAP_TOKEN_FILE",
+        hide_env_values = true,
+        value_name = "FILE"
+    )]
+    pub bootstrap_token_file: PathBuf,
+}
+
 /// Copy a running node into a directory.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\

@@ -22,6 +22,7 @@ mod schedule;
 mod shard;
 mod stream;
 mod sub;
+mod template;
 mod tenant;
 mod token;
 mod whoami;
@@ -75,6 +76,7 @@ impl App {
     async fn dispatch(&self, command: Command) -> Result<(), Failure> {
         match command {
             Command::Dev(command) => crate::dev::run(self, &command).await,
+            Command::Install(command) => crate::dev::install(self, &command).await,
             Command::Pub(command) => publish::run(self, &command).await,
             Command::Sub(command) => sub::follow(self, &command).await,
             Command::Read(command) => sub::read(self, &command).await,

@@ -17,10 +17,15 @@ const FIELDS: &[Field] = &[
 ];
 
 pub(super) async fn run(app: &App, command: NamespaceCommand) -> Result<(), Failure> {
+    if let NamespaceCommand::Template(command) = command {
+        return super::template::run(app, command).await;
+    }
     let settings = app.settings()?;
     let api = app.controlplane(&settings).await?;
     let base = format!("/v1/tenants/{}/namespaces", quote(settings.tenant()?));
     match command {
+        // It went another way before.
+        NamespaceCommand::Template(_) => Ok(()),
         NamespaceCommand::Ls => {
             let all = api.list(&base).await?;
             Ok(app

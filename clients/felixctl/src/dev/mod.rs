@@ -1,17 +1,21 @@
 //! `felixctl dev`: a control plane and a broker in this process, with something in them.
 
+mod browsers;
 mod certificate;
 mod demo;
 mod home;
+mod install;
 mod node;
 mod ports;
 mod provider;
 mod ready;
+mod roles;
 mod seed;
 mod tokens;
 
 pub use certificate::{CertificateFailed, Files, prepare as certificates};
 pub use home::Home;
+pub use install::run as install;
 pub use node::Node;
 pub use ports::{NoRoom, Ports};
 pub use provider::{CLIENT_ID, Provider, ProviderFailed};

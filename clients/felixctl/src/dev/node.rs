@@ -1,4 +1,4 @@
-//! The three servers of a development node, started one after the other and stopped the other way
+//! The servers of a development node, started one after the other and stopped the other way
 //! round.
 
 use std::collections::BTreeMap;
@@ -8,8 +8,10 @@ use std::path::PathBuf;
 use felix_controlplane::ControlPlane;
 use felix_controlplane_client::{Api, TokenSource};
 
+use super::browsers::{self, Behind};
 use super::home::Home;
 use super::ports::Ports;
+use super::provider::Provider;
 use super::ready::Ready;
 use super::tokens::Kept;
 use super::{BOOTSTRAP_URL_FILE, certificate, seed};
@@ -25,6 +27,8 @@ const CLUSTER: &str = "dev";
 #[derive(Debug)]
 pub struct Node {
     kept: Kept,
+    gateway: felix_gateway::Running,
+    provider: Provider,
     kafka: felix_kafka::Running,
     broker: felix_broker::Running,
     controlplane: ControlPlane,
@@ -55,7 +59,12 @@ impl Node {
                 ));
             }
         };
-        let tokens = seed::people(&controlplane).await.map_err(seed_failed)?;
+        let provider = Provider::start(ports.provider, &home.path().join("provider"))
+            .await
+            .map_err(|error| start_failed("the sign-in", &error))?;
+        let issuer = provider.issuer().to_owned();
+        let people = seed::people(&controlplane, &issuer).await;
+        let tokens = people.map_err(seed_failed)?;
         let api = Api::new(&controlplane_url, TokenSource::fixed(&tokens.controlplane))
             .map_err(|error| Failure::failed(error.to_string()))?;
         seed::content(&api).await.map_err(seed_failed)?;
@@ -95,6 +104,7 @@ impl Node {
         };
         let embedding = felix_kafka::Embedding {
             token: Some(kept.node.clone()),
+            near: Some(std::sync::Arc::new(Beside(broker.near()))),
             anonymous: Some(felix_kafka::Anonymous {
                 tenant: seed::TENANT.to_owned(),
                 token: kept.client.clone(),
@@ -104,6 +114,16 @@ impl Node {
         let kafka = felix_kafka::start(kafka, embedding)
             .await
             .map_err(|error| start_failed("the Kafka listener", &error))?;
+        let behind = Behind {
+            broker: broker.address(),
+            ca: &tls.ca,
+            controlplane_url: &controlplane_url,
+            issuer: &issuer,
+        };
+        let gateway = browsers::start(ports.gateway, &behind)
+            .await
+            .map_err(|error| start_failed("the gateway", &error))?;
+        let gateway_url = format!("http://{}", gateway.address());
         let url_file = home.path().join(BOOTSTRAP_URL_FILE);
         write_private(&url_file, bootstrap_url.as_bytes())
             .map_err(|error| Failure::failed(format!("{}: {error}", url_file.display())))?;
@@ -119,11 +139,17 @@ impl Node {
             broker_admin_url: format!("http://{}", broker.metrics_address()),
             bootstrap_url,
             kafka_bootstrap: kafka.address().to_string(),
+            console_url: format!("{gateway_url}/console/"),
+            whiteboard_url: format!("{gateway_url}/"),
+            gateway_url,
+            issuer_url: issuer,
             data_dir: home.kept_path().map(std::path::Path::to_path_buf),
         };
         Ok((
             Self {
                 kept,
+                gateway,
+                provider,
                 kafka,
                 broker,
                 controlplane,
@@ -142,6 +168,8 @@ impl Node {
         // The address is good only while the node runs.
         let _ = fs::remove_file(&self.url_file);
         // Those in front go first, so that what they passed on is still answered.
+        self.gateway.shutdown().await;
+        self.provider.shutdown().await;
         self.kafka.shutdown().await;
         let stopped = self.broker.shutdown().await;
         self.kept.end().await;
@@ -202,4 +230,14 @@ fn start_failed(what: &str, error: &dyn std::error::Error) -> Failure {
 )]
 fn seed_failed(error: seed::SeedFailed) -> Failure {
     Failure::failed(error.to_string())
+}
+
+/// The broker of this process, as the Kafka listener beside it reaches it.
+#[derive(Debug)]
+struct Beside(felix_broker::Near);
+
+impl felix_client::Near for Beside {
+    fn open<'a>(&'a self, tenant: &'a str, token: &'a str) -> felix_client::Opening<'a> {
+        Box::pin(self.0.open(tenant, token))
+    }
 }

@@ -19,21 +19,28 @@ pub struct Ports {
     pub kafka: SocketAddr,
     /// The Kafka listener's metrics.
     pub kafka_admin: SocketAddr,
+    /// Browsers.
+    pub gateway: SocketAddr,
+    /// The development identity provider.
+    pub provider: SocketAddr,
 }
+
+/// How many ports a node has.
+const PORTS: u16 = 9;
 
 /// Why the ports cannot be where they were asked to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("--port-base {base} leaves no room for seven ports below 65536")]
+#[error("--port-base {base} leaves no room for {PORTS} ports below 65536")]
 pub struct NoRoom {
     /// The base asked for.
     pub base: u16,
 }
 
 impl Ports {
-    /// The well-known ports, or seven in a row from `base`, or any free ones when it is 0.
+    /// The well-known ports, or nine in a row from `base`, or any free ones when it is 0.
     ///
     /// # Errors
-    /// When seven ports from `base` would run past 65535.
+    /// When nine ports from `base` would run past 65535.
     pub fn choose(base: Option<u16>) -> Result<Self, NoRoom> {
         let [
             broker,
@@ -43,12 +50,14 @@ impl Ports {
             controlplane_metrics,
             kafka,
             kafka_admin,
+            gateway,
+            provider,
         ] = match base {
-            None => [5000, 8080, 8443, 9095, 8081, 9092, 8082],
-            Some(0) => [0; 7],
+            None => [5000, 8080, 8443, 9095, 8081, 9092, 8082, 8787, 9400],
+            Some(0) => [0; PORTS as usize],
             Some(base) => {
-                let last = base.checked_add(6).ok_or(NoRoom { base })?;
-                [base, base + 1, base + 2, base + 3, base + 4, base + 5, last]
+                base.checked_add(PORTS - 1).ok_or(NoRoom { base })?;
+                std::array::from_fn(|place| base.saturating_add(place as u16))
             }
         }
         .map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
@@ -60,6 +69,8 @@ impl Ports {
             controlplane_metrics,
             kafka,
             kafka_admin,
+            gateway,
+            provider,
         })
     }
 }
@@ -79,6 +90,8 @@ mod tests {
         assert_eq!(moved.broker.port(), 7000);
         assert_eq!(moved.controlplane_metrics.port(), 7004);
         assert_eq!((known.kafka.port(), moved.kafka.port()), (9092, 7005));
+        assert_eq!((known.gateway.port(), known.provider.port()), (8787, 9400));
+        assert_eq!((moved.gateway.port(), moved.provider.port()), (7007, 7008));
         let free = Ports::choose(Some(0)).expect("ports");
         assert_eq!((free.broker.port(), free.bootstrap.port()), (0, 0));
         assert!(free.broker.ip().is_loopback());
@@ -86,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_base_at_the_very_end_is_refused() {
-        assert!(Ports::choose(Some(65_529)).is_ok());
-        assert_eq!(Ports::choose(Some(65_530)), Err(NoRoom { base: 65_530 }));
+        assert!(Ports::choose(Some(65_527)).is_ok());
+        assert_eq!(Ports::choose(Some(65_528)), Err(NoRoom { base: 65_528 }));
     }
 }

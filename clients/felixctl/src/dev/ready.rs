@@ -38,6 +38,14 @@ pub struct Ready {
     pub bootstrap_url: String,
     /// Where Kafka clients connect, `host:port`.
     pub kafka_bootstrap: String,
+    /// Where browsers and their programs connect.
+    pub gateway_url: String,
+    /// The console, for people.
+    pub console_url: String,
+    /// The whiteboard, for people.
+    pub whiteboard_url: String,
+    /// The development identity provider, as its tokens name it.
+    pub issuer_url: String,
     /// Where the data is; null when it goes with the process.
     pub data_dir: Option<PathBuf>,
 }
@@ -108,6 +116,8 @@ impl Ready {
         let lines = [
             ("broker", format!("{broker} (QUIC)")),
             ("Kafka", format!("{} (TCP, no login)", self.kafka_bootstrap)),
+            ("gateway", format!("{} (browsers)", self.gateway_url)),
+            ("sign-in", format!("{} (no passwords)", self.issuer_url)),
             ("control plane", self.controlplane_url.clone()),
             ("metrics", format!("{}/metrics", self.broker_admin_url)),
             (
@@ -134,6 +144,17 @@ impl Ready {
             &kcat,
         ] {
             text.push_str(&format!("  {}\n", style.bold(line)));
+        }
+        text.push_str("\nOr in a browser, as Ada, Grace, Linus or anybody:\n\n");
+        for (name, value) in [
+            ("whiteboard", &self.whiteboard_url),
+            ("console", &self.console_url),
+        ] {
+            text.push_str(&format!(
+                "  {} {}\n",
+                style.dim(&format!("{name:<14}")),
+                style.bold(value)
+            ));
         }
         text.push_str("\nCtrl-C stops it.\n");
         text
@@ -168,6 +189,10 @@ mod tests {
             broker_admin_url: "http://127.0.0.1:8080".into(),
             bootstrap_url: "http://127.0.0.1:9095".into(),
             kafka_bootstrap: "127.0.0.1:9092".into(),
+            gateway_url: "http://127.0.0.1:8787".into(),
+            console_url: "http://127.0.0.1:8787/console/".into(),
+            whiteboard_url: "http://127.0.0.1:8787/".into(),
+            issuer_url: "http://127.0.0.1:9400".into(),
             data_dir: Some("/data".into()),
         }
     }
@@ -189,6 +214,10 @@ mod tests {
             "controlplane_url",
             "controlplane_token",
             "kafka_bootstrap",
+            "gateway_url",
+            "console_url",
+            "whiteboard_url",
+            "issuer_url",
         ] {
             assert!(json.get(key).is_some(), "{key}");
         }

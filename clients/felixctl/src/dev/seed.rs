@@ -16,9 +16,11 @@ pub(super) const STREAM: &str = "orders";
 /// The caches.
 const CACHES: [&str; 2] = ["config", "stats"];
 /// Who a developer is.
-const DEVELOPER: &str = "p:dev";
+pub(super) const DEVELOPER: &str = "p:dev";
 /// Who the broker is.
 const BROKER: &str = "p:broker";
+/// What lets somebody operate the cluster.
+pub(super) const OPERATOR_ROLE: &str = "role:operator";
 /// Life of every token handed out, in seconds: 30 days, good only from this machine.
 const TOKEN_SECONDS: u64 = 30 * 24 * 3600;
 
@@ -31,6 +33,12 @@ pub(super) enum SeedFailed {
     /// The control plane refused a call from inside the process.
     #[error("the development content cannot be made: {0}")]
     Refused(#[from] CallRefused),
+    /// The control plane could not write what people may do.
+    #[error("people cannot be let in: {0}")]
+    Roles(#[from] felix_controlplane::WriteFailed),
+    /// The template of boards could not be set.
+    #[error(transparent)]
+    Template(#[from] super::browsers::TemplateFailed),
     /// The names of the development content are good; this says that a rule for names changed.
     #[error("a name of the development content is refused: {0}")]
     Name(#[from] felix_model::BadName),
@@ -54,15 +62,21 @@ impl std::fmt::Debug for Tokens {
 
 /// Makes the tenant with its first key and its people, and their tokens.
 ///
+/// `issuer` is the provider whose people are let in.
+///
 /// # Errors
 /// When the control plane refuses.
-pub(super) async fn people(controlplane: &ControlPlane) -> Result<Tokens, SeedFailed> {
+pub(super) async fn people(
+    controlplane: &ControlPlane,
+    issuer: &str,
+) -> Result<Tokens, SeedFailed> {
     let tenant: TenantId = TENANT.parse()?;
     match controlplane.initialize(&tenant, initialize_spec()).await {
         Ok(_) => {}
         Err(refused) if refused.code == "already_initialized" => {}
         Err(refused) => return Err(refused.into()),
     }
+    super::roles::give(controlplane, &tenant, issuer).await?;
     tokens(&controlplane.dev_tokens())
 }
 
@@ -90,7 +104,7 @@ pub(super) fn tokens(mint: &DevTokens) -> Result<Tokens, SeedFailed> {
 
 /// The developer is administrator of the tenant and operator of the cluster; the broker may only
 /// look.
-fn initialize_spec() -> InitializeSpec {
+pub(super) fn initialize_spec() -> InitializeSpec {
     let policy = |subject: &str, action: &str| Policy {
         subject: subject.to_owned(),
         object: "cluster:*".to_owned(),
@@ -104,16 +118,16 @@ fn initialize_spec() -> InitializeSpec {
         display_name: "Development".to_owned(),
         initial_admin_principals: vec![DEVELOPER.to_owned()],
         policies: vec![
-            policy("role:operator", "tenant.manage"),
-            policy("role:operator", "node.view"),
-            policy("role:operator", "node.manage"),
-            policy("role:operator", "audit.view"),
-            policy("role:operator", "session.manage"),
-            policy("role:operator", "quota.manage"),
+            policy(OPERATOR_ROLE, "tenant.manage"),
+            policy(OPERATOR_ROLE, "node.view"),
+            policy(OPERATOR_ROLE, "node.manage"),
+            policy(OPERATOR_ROLE, "audit.view"),
+            policy(OPERATOR_ROLE, "session.manage"),
+            policy(OPERATOR_ROLE, "quota.manage"),
             policy("role:broker", "node.view"),
         ],
         groupings: vec![
-            grouping(DEVELOPER, "role:operator"),
+            grouping(DEVELOPER, OPERATOR_ROLE),
             grouping(BROKER, "role:broker"),
         ],
         ..InitializeSpec::default()
@@ -142,6 +156,7 @@ pub(super) async fn content(api: &Api) -> Result<(), SeedFailed> {
         let spec = CacheSpec::new(cache.parse::<CacheName>()?);
         there(api.create_cache(&tenant, &namespace, &spec).await)?;
     }
+    super::browsers::template(api).await?;
     Ok(())
 }
 

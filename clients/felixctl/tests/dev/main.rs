@@ -6,5 +6,6 @@ mod backup;
 mod golden;
 mod life;
 mod node;
+mod people;
 mod readings;
 mod records;

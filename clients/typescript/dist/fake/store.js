@@ -65,7 +65,7 @@ export class FakeCache {
             watcher(key, null);
     }
     expiresInMs(stored) {
-        return stored.expiresAt === null ? null : Math.max(0, stored.expiresAt - this.clock.now());
+        return stored.expiresAt === null ? null : Math.max(0, Math.ceil(stored.expiresAt - this.clock.now()));
     }
 }
 /** Everything that one scope value has. */

@@ -103,7 +103,7 @@ export class FakeCache {
   }
 
   expiresInMs(stored: Stored): number | null {
-    return stored.expiresAt === null ? null : Math.max(0, stored.expiresAt - this.clock.now());
+    return stored.expiresAt === null ? null : Math.max(0, Math.ceil(stored.expiresAt - this.clock.now()));
   }
 }
 

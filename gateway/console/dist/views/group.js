@@ -37,7 +37,7 @@ async function offsets(part) {
     const behind = h("div", {});
     const shards = h("div", {});
     const first = await get(["ns", space, "groups", stream, name], {}, signal);
-    root.append(numbers, h("div", { class: "grid" }, card("Lag by shard", behind), mover(part, first)), shards, commandLine(() => felixctl(space, "group", "describe", stream, name)));
+    root.append(numbers, h("div", { class: "grid wide-second" }, card("Lag by shard", behind), mover(part, first)), shards, commandLine(() => felixctl(space, "group", "describe", stream, name)));
     await poll(signal, 2000, root, async () => {
         const [now, log] = await Promise.all([get(["ns", space, "groups", stream, name], {}, signal), get(["ns", space, "streams", stream], {}, signal).catch(() => null)]);
         fill(numbers, stat("Behind", short(total(now, "lag")), "records never handed out"), stat("Being worked on", count(total(now, "in_flight"))), stat("To be repeated", count(total(now, "owed"))), stat("Dead letters", h("a", { href: path(space, "groups", stream, name, "letters") }, count(total(now, "dead_letters")))));

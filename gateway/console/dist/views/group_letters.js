@@ -15,7 +15,7 @@ export async function letters(part) {
     let shard = query.get("shard") === null ? fullest : Number(query.get("shard"));
     let after = null;
     const chosen = new Set();
-    const list = h("div", {}, skeleton(4));
+    const list = h("div", { class: "view" }, skeleton(4));
     const actions = h("div", { class: "row center" });
     const words = (verb) => ["group", "dead-letters", verb, stream, group, "--shard", shard, ...[...chosen].sort((a, b) => a - b).flatMap((offset) => ["--offset", offset])];
     const line = commandLine(() => felixctl(space, "group", "dead-letters", "ls", stream, group, "--shard", shard));

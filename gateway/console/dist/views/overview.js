@@ -19,7 +19,7 @@ async function show(space, { root, signal }) {
     const sizes = h("div", {}, skeleton());
     const lag = h("div", {}, skeleton());
     const brokers = h("div", {}, skeleton(2));
-    root.append(h("header", { class: "heading" }, h("div", { class: "kind" }, "Namespace"), h("h1", {}, space)), numbers, h("div", { class: "grid wide-first" }, card("Records a second", throughput), card("Brokers", brokers)), h("div", { class: "grid" }, card("Busiest streams", busiest), card("Bytes by stream", sizes), card("Lag of groups", lag)), commandLine(() => felixctl(space, "stream", "ls")));
+    root.append(h("header", { class: "heading" }, h("div", { class: "kind" }, "Namespace"), h("h1", {}, space)), numbers, h("div", { class: "grid wide-first" }, card("Records a second", throughput), h("div", { class: "view" }, card("Brokers", brokers), card("Lag of groups", lag))), h("div", { class: "grid" }, card("Busiest streams", busiest), card("Bytes by stream", sizes)), commandLine(() => felixctl(space, "stream", "ls")));
     let caches = [];
     let groups = [];
     let turn = 0;

@@ -31,14 +31,24 @@ export async function browse(part) {
     const say = h("div", { class: "row center said", role: "status" });
     const list = h("div", {}, skeleton(8));
     const line = commandLine(() => command(space, stream.stream, look));
+    const form = controls(part, look, (changes) => reload(changes));
     const reload = (changes) => {
         Object.assign(look, changes);
         setQuery({ shard: look.shard === 0 ? null : look.shard, from: look.from === "newest" ? null : look.from, count: look.count === 50 ? null : look.count, as: look.as === "auto" ? null : look.as, q: look.q, in: look.in === "key,value,headers" ? null : look.in, window: look.window === 10_000 ? null : look.window });
         line.refresh();
-        return guarded(list, signal, () => (look.q === "" ? page(part, look, say, list, reload) : search(part, look, say, list)));
+        return guarded(list, signal, () => (look.q === "" ? page(part, look, { say, list, reload, moved }) : search(part, look, say, list)));
     };
-    root.append(controls(part, look, reload), say, list, line);
+    const moved = () => {
+        form.sync();
+        line.refresh();
+    };
+    root.append(form.node, say, list, line);
     await reload({});
+}
+function kindOf(from) {
+    if (from === "earliest" || from === "newest")
+        return from;
+    return /^\d+$/.test(from) ? "offset" : "time";
 }
 function command(space, stream, look) {
     const from = look.from === "newest" ? "earliest" : look.from;
@@ -46,7 +56,7 @@ function command(space, stream, look) {
     return look.q === "" ? (look.from === "newest" ? `${felixctl(space, "read", stream, "--shard", look.shard)} | tail -n ${look.count}` : shown) : `${felixctl(space, "read", stream, "--from", from, "--shard", look.shard, "--json")} | grep -i -- ${JSON.stringify(look.q)}`;
 }
 function controls(part, look, reload) {
-    const kind = /^\d+$/.test(look.from) ? "offset" : look.from === "earliest" || look.from === "newest" ? look.from : "time";
+    const kind = kindOf(look.from);
     const at = h("input", { type: "text", value: kind === "offset" || kind === "time" ? look.from : "", placeholder: placeholder(kind), "aria-label": "Start", size: 24, spellcheck: "false" });
     at.classList.toggle("hidden", kind === "earliest" || kind === "newest");
     const start = select([["newest", "Newest records"], ["earliest", "Oldest records"], ["offset", "Offset"], ["time", "Time"]], kind, (next) => {
@@ -74,7 +84,13 @@ function controls(part, look, reload) {
         const begin = start.value === "offset" || start.value === "time" ? at.value.trim() : start.value;
         void reload({ from: begin === "" ? "newest" : begin, q: find.value.trim(), in: ["key", "value", "headers"].filter((one) => places.has(one)).join(",") || "value" });
     };
-    return h("form", { class: "card", onsubmit: submit }, h("div", { class: "row" }, shards.length > 1 ? field("Shard", select(shards, String(look.shard), (next) => void reload({ shard: Number(next) }), "Shard")) : null, field("Begin with", start), at, field("Rows", select([25, 50, 100, 200].map((one) => [String(one), String(one)]), String(look.count), (next) => void reload({ count: Number(next) }), "Rows")), field("Show as", select(DECODERS.map((one) => [one, one]), look.as, (next) => void reload({ as: next }), "Show as")), h("button", { class: "primary", type: "submit" }, "Show"), h("span", { class: "grow" }), h("button", { class: "ghost", type: "button", title: "The address holds every filter of this view", onclick: () => void copy(location.href, "link") }, "Copy link")), h("div", { class: "row center" }, h("div", { class: "grow search-field" }, find), place("key", "key"), place("value", "value"), place("headers", "headers"), select(WINDOWS.map((one) => [String(one), `within ${count(one)} records`]), String(look.window), (next) => void reload({ window: Number(next) }), "Search within")));
+    const sync = () => {
+        start.value = kindOf(look.from);
+        at.value = start.value === "offset" || start.value === "time" ? look.from : "";
+        at.classList.toggle("hidden", at.value === "");
+    };
+    const node = h("form", { class: "card", onsubmit: submit }, h("div", { class: "row" }, shards.length > 1 ? field("Shard", select(shards, String(look.shard), (next) => void reload({ shard: Number(next) }), "Shard")) : null, field("Begin with", start), at, field("Rows", select([25, 50, 100, 200].map((one) => [String(one), String(one)]), String(look.count), (next) => void reload({ count: Number(next) }), "Rows")), field("Show as", select(DECODERS.map((one) => [one, one]), look.as, (next) => void reload({ as: next }), "Show as")), h("button", { class: "primary", type: "submit" }, "Show"), h("span", { class: "grow" }), h("button", { class: "ghost", type: "button", title: "The address holds every filter of this view", onclick: () => void copy(location.href, "link") }, "Copy link")), h("div", { class: "row center" }, h("div", { class: "grow search-field" }, find), place("key", "key"), place("value", "value"), place("headers", "headers"), select(WINDOWS.map((one) => [String(one), `within ${count(one)} records`]), String(look.window), (next) => void reload({ window: Number(next) }), "Search within")));
+    return { node, sync };
 }
 function placeholder(kind) {
     return kind === "time" ? "-10m or 2026-11-30T09:15:00Z" : "57";
@@ -82,18 +98,20 @@ function placeholder(kind) {
 function request(look) {
     return look.from === "newest" ? { shard: look.shard, before: "end", count: look.count } : { shard: look.shard, from: look.from, count: look.count };
 }
-async function page(part, look, say, list, reload, query = request(look)) {
+async function page(part, look, place, query = request(look)) {
     const { space, stream, signal } = part;
+    const { say, list, reload } = place;
     const found = await get(["ns", space, "streams", stream.stream, "records"], query, signal);
     const back = async () => {
         if (found.previous === null)
             return;
-        await guarded(list, signal, () => page(part, look, say, list, reload, { shard: look.shard, before: found.previous ?? 0, count: look.count }));
+        await guarded(list, signal, () => page(part, look, place, { shard: look.shard, before: found.previous ?? 0, count: look.count }));
     };
     const next = () => (found.next === null ? undefined : void reload({ from: String(found.next) }));
     if (look.from !== "newest" || "from" in query || query["before"] !== "end") {
         look.from = String(found.from);
         setQuery({ from: found.from });
+        place.moved();
     }
     const last = found.records.at(-1)?.offset;
     fill(say, h("b", { "data-from": found.from }, `From offset ${count(found.from)}`), h("span", { class: "muted" }, `${plural(found.records.length, "record")}${last === undefined || last === null ? "" : `, to ${count(last)}`} · the shard holds ${count(found.start)} to ${found.end === found.start ? "nothing" : count(found.end - 1)}`), h("span", { class: "grow" }), h("button", { type: "button", class: "small", "data-page": "back", disabled: found.previous === null, onclick: () => void back() }, "← Older"), h("button", { type: "button", class: "small", "data-page": "next", disabled: found.next === null, onclick: next }, "Newer →"));

@@ -49,7 +49,7 @@ async function offsets(part: GroupPart): Promise<void> {
   const behind = h("div", {});
   const shards = h("div", {});
   const first = await get<Group>(["ns", space, "groups", stream, name], {}, signal);
-  root.append(numbers, h("div", { class: "grid" }, card("Lag by shard", behind), mover(part, first)), shards, commandLine(() => felixctl(space, "group", "describe", stream, name)));
+  root.append(numbers, h("div", { class: "grid wide-second" }, card("Lag by shard", behind), mover(part, first)), shards, commandLine(() => felixctl(space, "group", "describe", stream, name)));
   await poll(signal, 2000, root, async () => {
     const [now, log] = await Promise.all([get<Group>(["ns", space, "groups", stream, name], {}, signal), get<Stream>(["ns", space, "streams", stream], {}, signal).catch(() => null)]);
     fill(

@@ -28,8 +28,8 @@ async function show(space: string, { root, signal }: Context): Promise<void> {
   root.append(
     h("header", { class: "heading" }, h("div", { class: "kind" }, "Namespace"), h("h1", {}, space)),
     numbers,
-    h("div", { class: "grid wide-first" }, card("Records a second", throughput), card("Brokers", brokers)),
-    h("div", { class: "grid" }, card("Busiest streams", busiest), card("Bytes by stream", sizes), card("Lag of groups", lag)),
+    h("div", { class: "grid wide-first" }, card("Records a second", throughput), h("div", { class: "view" }, card("Brokers", brokers), card("Lag of groups", lag))),
+    h("div", { class: "grid" }, card("Busiest streams", busiest), card("Bytes by stream", sizes)),
     commandLine(() => felixctl(space, "stream", "ls")),
   );
   let caches: Cache[] = [];

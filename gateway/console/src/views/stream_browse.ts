@@ -50,17 +50,37 @@ export async function browse(part: Part): Promise<void> {
   const say = h("div", { class: "row center said", role: "status" });
   const list = h("div", {}, skeleton(8));
   const line = commandLine(() => command(space, stream.stream, look));
+  const form = controls(part, look, (changes) => reload(changes));
   const reload = (changes: Partial<Look>) => {
     Object.assign(look, changes);
     setQuery({ shard: look.shard === 0 ? null : look.shard, from: look.from === "newest" ? null : look.from, count: look.count === 50 ? null : look.count, as: look.as === "auto" ? null : look.as, q: look.q, in: look.in === "key,value,headers" ? null : look.in, window: look.window === 10_000 ? null : look.window });
     line.refresh();
-    return guarded(list, signal, () => (look.q === "" ? page(part, look, say, list, reload) : search(part, look, say, list)));
+    return guarded(list, signal, () => (look.q === "" ? page(part, look, { say, list, reload, moved }) : search(part, look, say, list)));
   };
-  root.append(controls(part, look, reload), say, list, line);
+  // Where the page begins is known when it is there; the fields and the command then say so.
+  const moved = () => {
+    form.sync();
+    line.refresh();
+  };
+  root.append(form.node, say, list, line);
   await reload({});
 }
 
 type Reload = (changes: Partial<Look>) => Promise<void>;
+
+/** Where a page is shown, and who is told. */
+interface Place {
+  say: HTMLElement;
+  list: HTMLElement;
+  reload: Reload;
+  moved(): void;
+}
+
+/** Which of the ways to begin a position is. */
+function kindOf(from: string): string {
+  if (from === "earliest" || from === "newest") return from;
+  return /^\d+$/.test(from) ? "offset" : "time";
+}
 
 function command(space: string, stream: string, look: Look): string {
   const from = look.from === "newest" ? "earliest" : look.from;
@@ -68,8 +88,8 @@ function command(space: string, stream: string, look: Look): string {
   return look.q === "" ? (look.from === "newest" ? `${felixctl(space, "read", stream, "--shard", look.shard)} | tail -n ${look.count}` : shown) : `${felixctl(space, "read", stream, "--from", from, "--shard", look.shard, "--json")} | grep -i -- ${JSON.stringify(look.q)}`;
 }
 
-function controls(part: Part, look: Look, reload: Reload): HTMLElement {
-  const kind = /^\d+$/.test(look.from) ? "offset" : look.from === "earliest" || look.from === "newest" ? look.from : "time";
+function controls(part: Part, look: Look, reload: Reload): { node: HTMLElement; sync(): void } {
+  const kind = kindOf(look.from);
   const at = h("input", { type: "text", value: kind === "offset" || kind === "time" ? look.from : "", placeholder: placeholder(kind), "aria-label": "Start", size: 24, spellcheck: "false" });
   at.classList.toggle("hidden", kind === "earliest" || kind === "newest");
   const start = select([["newest", "Newest records"], ["earliest", "Oldest records"], ["offset", "Offset"], ["time", "Time"]], kind, (next) => {
@@ -93,7 +113,12 @@ function controls(part: Part, look: Look, reload: Reload): HTMLElement {
     const begin = start.value === "offset" || start.value === "time" ? at.value.trim() : start.value;
     void reload({ from: begin === "" ? "newest" : begin, q: find.value.trim(), in: ["key", "value", "headers"].filter((one) => places.has(one)).join(",") || "value" });
   };
-  return h(
+  const sync = () => {
+    start.value = kindOf(look.from);
+    at.value = start.value === "offset" || start.value === "time" ? look.from : "";
+    at.classList.toggle("hidden", at.value === "");
+  };
+  const node = h(
     "form",
     { class: "card", onsubmit: submit },
     h(
@@ -110,6 +135,7 @@ function controls(part: Part, look: Look, reload: Reload): HTMLElement {
     ),
     h("div", { class: "row center" }, h("div", { class: "grow search-field" }, find), place("key", "key"), place("value", "value"), place("headers", "headers"), select(WINDOWS.map((one) => [String(one), `within ${count(one)} records`] as const), String(look.window), (next) => void reload({ window: Number(next) }), "Search within")),
   );
+  return { node, sync };
 }
 
 function placeholder(kind: string): string {
@@ -120,17 +146,19 @@ function request(look: Look): Record<string, string | number> {
   return look.from === "newest" ? { shard: look.shard, before: "end", count: look.count } : { shard: look.shard, from: look.from, count: look.count };
 }
 
-async function page(part: Part, look: Look, say: HTMLElement, list: HTMLElement, reload: Reload, query = request(look)): Promise<void> {
+async function page(part: Part, look: Look, place: Place, query = request(look)): Promise<void> {
   const { space, stream, signal } = part;
+  const { say, list, reload } = place;
   const found = await get<Records>(["ns", space, "streams", stream.stream, "records"], query, signal);
   const back = async () => {
     if (found.previous === null) return;
-    await guarded(list, signal, () => page(part, look, say, list, reload, { shard: look.shard, before: found.previous ?? 0, count: look.count }));
+    await guarded(list, signal, () => page(part, look, place, { shard: look.shard, before: found.previous ?? 0, count: look.count }));
   };
   const next = () => (found.next === null ? undefined : void reload({ from: String(found.next) }));
   if (look.from !== "newest" || "from" in query || query["before"] !== "end") {
     look.from = String(found.from);
     setQuery({ from: found.from });
+    place.moved();
   }
   const last = found.records.at(-1)?.offset;
   fill(

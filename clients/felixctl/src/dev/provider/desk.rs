@@ -177,7 +177,8 @@ impl Desk {
                 None => break,
             };
         }
-        self.sign_ins_by_age.retain(|one| self.sign_ins.contains_key(one));
+        self.sign_ins_by_age
+            .retain(|one| self.sign_ins.contains_key(one));
         let sign_in = signed_in.sign_in.clone();
         let continued = Continued {
             digest: digest(&refresh_token(&sign_in, refresh)),
@@ -195,10 +196,14 @@ pub(super) fn refresh_token(sign_in: &str, secret: &str) -> String {
 }
 
 fn fits(verifier: &str, challenge: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    let allowed =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     VERIFIER_CHARS.contains(&verifier.len())
         && verifier.bytes().all(allowed)
-        && same(URL_SAFE_NO_PAD.encode(digest(verifier)).as_bytes(), challenge.as_bytes())
+        && same(
+            URL_SAFE_NO_PAD.encode(digest(verifier)).as_bytes(),
+            challenge.as_bytes(),
+        )
 }
 
 fn digest(text: &str) -> [u8; 32] {
@@ -208,5 +213,9 @@ fn digest(text: &str) -> [u8; 32] {
 /// Compares in a time that tells nothing of where the two differ.
 fn same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len()
-        && one.iter().zip(other).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
+        && one
+            .iter()
+            .zip(other)
+            .fold(0, |differ, (a, b)| differ | (a ^ b))
+            == 0
 }

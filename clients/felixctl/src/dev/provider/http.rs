@@ -74,8 +74,14 @@ async fn guard(Shared(state): Shared<Held>, request: Request, next: Next) -> Res
     let answer = response.headers_mut();
     if let Some(origin) = origin {
         answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        answer.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST"));
-        answer.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("content-type"));
+        answer.insert(
+            ACCESS_CONTROL_ALLOW_METHODS,
+            HeaderValue::from_static("GET, POST"),
+        );
+        answer.insert(
+            ACCESS_CONTROL_ALLOW_HEADERS,
+            HeaderValue::from_static("content-type"),
+        );
     }
     answer.insert(VARY, HeaderValue::from_static("origin"));
     answer.insert(CONTENT_SECURITY_POLICY, POLICY);
@@ -207,13 +213,19 @@ async fn token(
     form: Result<Form<TokenForm>, FormRejection>,
 ) -> Response {
     let Ok(Form(form)) = form else {
-        return no_tokens("invalid_request", "the form cannot be read; a field may come twice");
+        return no_tokens(
+            "invalid_request",
+            "the form cannot be read; a field may come twice",
+        );
     };
     if form.client_secret.is_some() || headers.contains_key(AUTHORIZATION) {
         return no_tokens("invalid_client", "this client has no password");
     }
     if form.client_id.as_deref() != Some(CLIENT_ID) {
-        return no_tokens("invalid_client", "this provider knows one client, `felix-dev`");
+        return no_tokens(
+            "invalid_client",
+            "this provider knows one client, `felix-dev`",
+        );
     }
     let Some(secret) = random(SECRET_BYTES) else {
         return out_of_order();
@@ -230,7 +242,12 @@ async fn token(
             let mut desk = state.desk.lock().unwrap_or_else(PoisonError::into_inner);
             desk.refresh(&text(&form.refresh_token), &secret, now())
         }
-        _ => return no_tokens("unsupported_grant_type", "codes and refresh tokens are redeemed here"),
+        _ => {
+            return no_tokens(
+                "unsupported_grant_type",
+                "codes and refresh tokens are redeemed here",
+            );
+        }
     };
     match given {
         Ok(signed_in) => tokens(&state, &signed_in, &secret),
@@ -240,7 +257,9 @@ async fn token(
 
 fn tokens(state: &State, signed_in: &SignedIn, secret: &str) -> Response {
     let seconds = state.id_token_seconds;
-    let id_token = state.keys.id_token(&state.issuer, CLIENT_ID, signed_in, now(), seconds);
+    let id_token = state
+        .keys
+        .id_token(&state.issuer, CLIENT_ID, signed_in, now(), seconds);
     // Nothing is behind the access token: everything there is to know is in the ID token.
     let (Ok(id_token), Some(access_token)) = (id_token, random(SECRET_BYTES)) else {
         return out_of_order();
@@ -279,7 +298,11 @@ async fn end_session(
         desk.end(&hint.sid);
     }
     let Some(back) = asked.post_logout_redirect_uri.as_deref() else {
-        return Html(pages::says("You are signed out", "You may close this page.")).into_response();
+        return Html(pages::says(
+            "You are signed out",
+            "You may close this page.",
+        ))
+        .into_response();
     };
     let Some(mut back) = loopback(back) else {
         return refused("Browsers are sent back to addresses of this machine only.");
@@ -309,7 +332,11 @@ fn refused(text: &str) -> Response {
 }
 
 fn out_of_order() -> Response {
-    (StatusCode::INTERNAL_SERVER_ERROR, "no randomness, or no signature").into_response()
+    (
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "no randomness, or no signature",
+    )
+        .into_response()
 }
 
 /// 303, so that a form that was posted is not posted on.

@@ -57,7 +57,9 @@ pub(super) struct Keys {
 
 impl std::fmt::Debug for Keys {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Keys").field("kid", &self.kid).finish_non_exhaustive()
+        out.debug_struct("Keys")
+            .field("kid", &self.kid)
+            .finish_non_exhaustive()
     }
 }
 

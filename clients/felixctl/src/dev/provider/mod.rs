@@ -41,7 +41,9 @@ const ID_TOKEN_SECONDS: u64 = 900;
 #[derive(Debug, thiserror::Error)]
 pub enum ProviderFailed {
     /// It would be reachable from elsewhere.
-    #[error("the development provider signs anybody in, so it listens on loopback addresses only, not on {address}")]
+    #[error(
+        "the development provider signs anybody in, so it listens on loopback addresses only, not on {address}"
+    )]
     NotLoopback {
         /// What was asked for.
         address: SocketAddr,

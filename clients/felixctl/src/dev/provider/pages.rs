@@ -11,7 +11,10 @@ pub(super) fn choose(asked: &Asked) -> String {
     let hidden: String = asked
         .carried()
         .map(|(name, value)| {
-            format!(r#"<input type="hidden" name="{name}" value="{}">"#, escape(value))
+            format!(
+                r#"<input type="hidden" name="{name}" value="{}">"#,
+                escape(value)
+            )
         })
         .collect();
     let hint = asked.login_hint.as_deref().unwrap_or_default();

@@ -19,7 +19,9 @@ pub(super) struct Person {
 
 /// Why a name is nobody's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a name has 1 to {NAME_CHARS_MAX} letters, digits, spaces, `.`, `-` and `_`, and a letter or digit first")]
+#[error(
+    "a name has 1 to {NAME_CHARS_MAX} letters, digits, spaces, `.`, `-` and `_`, and a letter or digit first"
+)]
 pub(super) struct BadPerson;
 
 impl Person {

@@ -46,7 +46,9 @@ pub(super) enum NoSuchProgram {
     #[error("this provider knows one program, `{CLIENT_ID}`")]
     Client,
     /// The address is none of this machine.
-    #[error("browsers are sent back to http addresses of this machine only: http://127.0.0.1:PORT/…")]
+    #[error(
+        "browsers are sent back to http addresses of this machine only: http://127.0.0.1:PORT/…"
+    )]
     Redirect,
     /// A value is longer than any that is meant.
     #[error("`{0}` is longer than {VALUE_BYTES_MAX} bytes")]
@@ -60,7 +62,9 @@ pub(super) enum Denied {
     ResponseType,
     #[error("the answer comes in the query only")]
     ResponseMode,
-    #[error("PKCE is required: `code_challenge` of 43 characters with `code_challenge_method=S256`")]
+    #[error(
+        "PKCE is required: `code_challenge` of 43 characters with `code_challenge_method=S256`"
+    )]
     NoChallenge,
     #[error("the scope `openid` is required")]
     NoOpenId,
@@ -151,7 +155,11 @@ impl Asked {
         if self.response_type.as_deref() != Some("code") {
             return Err(Denied::ResponseType);
         }
-        if self.response_mode.as_deref().is_some_and(|mode| mode != "query") {
+        if self
+            .response_mode
+            .as_deref()
+            .is_some_and(|mode| mode != "query")
+        {
             return Err(Denied::ResponseMode);
         }
         let scope = self.scope.as_deref().unwrap_or_default();
@@ -173,7 +181,11 @@ impl Asked {
 
     /// Whether it is said already who signs in.
     pub(super) fn choice(&self) -> Result<Choice, Denied> {
-        let prompts: Vec<&str> = self.prompt.iter().flat_map(|text| text.split(' ')).collect();
+        let prompts: Vec<&str> = self
+            .prompt
+            .iter()
+            .flat_map(|text| text.split(' '))
+            .collect();
         if !prompts.contains(&"none") {
             return Ok(Choice::Open);
         }
@@ -190,7 +202,9 @@ impl Asked {
         match self.person.as_deref() {
             Some("") => Err(Denied::Cancelled),
             Some(person) => Person::named(person).map_err(|_| Denied::Nobody),
-            None => Person::named(self.name.as_deref().unwrap_or_default()).map_err(|_| Denied::Nobody),
+            None => {
+                Person::named(self.name.as_deref().unwrap_or_default()).map_err(|_| Denied::Nobody)
+            }
         }
     }
 
@@ -212,7 +226,10 @@ impl Asked {
             ("state", self.state.as_deref()),
             ("nonce", self.nonce.as_deref()),
             ("code_challenge", self.code_challenge.as_deref()),
-            ("code_challenge_method", self.code_challenge_method.as_deref()),
+            (
+                "code_challenge_method",
+                self.code_challenge_method.as_deref(),
+            ),
             ("prompt", self.prompt.as_deref()),
             ("login_hint", self.login_hint.as_deref()),
             ("response_mode", self.response_mode.as_deref()),
@@ -233,7 +250,10 @@ impl Request {
     /// Where the browser goes without one.
     pub(super) fn denied(&self, issuer: &str, denied: Denied) -> Url {
         let said = denied.to_string();
-        self.answer(issuer, &[("error", denied.code()), ("error_description", &said)])
+        self.answer(
+            issuer,
+            &[("error", denied.code()), ("error_description", &said)],
+        )
     }
 
     fn answer(&self, issuer: &str, fields: &[(&str, &str)]) -> Url {
@@ -260,7 +280,9 @@ pub(super) fn loopback(text: &str) -> Option<Url> {
     let plain = url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
     // The text itself is what is compared later, so it must say plainly what it means.
     let as_written = HOSTS.iter().any(|host| {
-        let rest = text.strip_prefix("http://").and_then(|rest| rest.strip_prefix(host));
+        let rest = text
+            .strip_prefix("http://")
+            .and_then(|rest| rest.strip_prefix(host));
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
     });
     (url.scheme() == "http" && host && plain && as_written).then_some(url)

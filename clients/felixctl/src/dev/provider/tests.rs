@@ -27,9 +27,14 @@ impl World {
     async fn new() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let any = "127.0.0.1:0".parse().expect("an address");
-        let provider = Provider::start(any, directory.path()).await.expect("a provider");
+        let provider = Provider::start(any, directory.path())
+            .await
+            .expect("a provider");
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder().redirect(Policy::none()).build().expect("a client");
+        let http = reqwest::Client::builder()
+            .redirect(Policy::none())
+            .build()
+            .expect("a client");
         Self {
             provider,
             http,
@@ -106,7 +111,10 @@ impl Answer {
     }
 
     fn error(&self) -> (u16, String) {
-        (self.status, self.json()["error"].as_str().unwrap_or_default().to_owned())
+        (
+            self.status,
+            self.json()["error"].as_str().unwrap_or_default().to_owned(),
+        )
     }
 }
 
@@ -148,8 +156,14 @@ async fn a_code_brings_tokens_that_say_who_and_for_whom() {
     assert_eq!(given.headers["cache-control"], "no-store");
     let claims = claims(given.json()["id_token"].as_str().expect("a token"));
     assert_eq!(claims["iss"], world.provider.issuer());
-    assert_eq!((&claims["aud"], &claims["sub"]), (&CLIENT_ID.into(), &"ada".into()));
-    assert_eq!((&claims["nonce"], &claims["name"]), (&"n1".into(), &"Ada".into()));
+    assert_eq!(
+        (&claims["aud"], &claims["sub"]),
+        (&CLIENT_ID.into(), &"ada".into())
+    );
+    assert_eq!(
+        (&claims["nonce"], &claims["name"]),
+        (&"n1".into(), &"Ada".into())
+    );
     assert_eq!(claims["groups"], serde_json::json!(["people", "admins"]));
 }
 
@@ -157,16 +171,25 @@ async fn a_code_brings_tokens_that_say_who_and_for_whom() {
 async fn what_is_published_verifies_what_is_signed_and_the_key_outlives_a_restart() {
     let directory = tempfile::tempdir().expect("a directory");
     let any = "127.0.0.1:0".parse().expect("an address");
-    let first = Provider::start(any, directory.path()).await.expect("a provider");
+    let first = Provider::start(any, directory.path())
+        .await
+        .expect("a provider");
     let jwks = first.state.keys.jwks();
     let file = directory.path().join("provider.key");
-    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).expect("a file").permissions());
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &std::fs::metadata(&file).expect("a file").permissions(),
+    );
     assert_eq!(mode & 0o777, 0o600);
     first.shutdown().await;
-    let again = Provider::start(any, directory.path()).await.expect("a provider");
+    let again = Provider::start(any, directory.path())
+        .await
+        .expect("a provider");
     assert_eq!(again.state.keys.jwks(), jwks);
     let key = &jwks["keys"][0];
-    assert_eq!((&key["kty"], &key["alg"], &key["use"]), (&"EC".into(), &"ES256".into(), &"sig".into()));
+    assert_eq!(
+        (&key["kty"], &key["alg"], &key["use"]),
+        (&"EC".into(), &"ES256".into(), &"sig".into())
+    );
     std::fs::write(&file, "nonsense").expect("written");
     again.shutdown().await;
     let refused = Provider::start(any, directory.path()).await;
@@ -225,7 +248,10 @@ async fn each_thing_that_a_request_must_have_is_missed_by_its_code() {
         let denied = world.authorize(&[change]).await;
         assert_eq!(denied.query("error").as_deref(), Some(code), "{change:?}");
         assert_eq!(denied.query("state").as_deref(), Some("s t&ate"));
-        assert_eq!(denied.query("iss").as_deref(), Some(world.provider.issuer()));
+        assert_eq!(
+            denied.query("iss").as_deref(),
+            Some(world.provider.issuer())
+        );
         assert_eq!(denied.query("code"), None);
     }
 }
@@ -235,9 +261,18 @@ async fn a_code_is_good_once_and_its_second_use_takes_back_what_was_given() {
     let world = World::new().await;
     let code = world.code(&[]).await;
     let given = world.redeem(&code, &[]).await.json();
-    assert_eq!(world.redeem(&code, &[]).await.error(), (400, "invalid_grant".into()));
+    assert_eq!(
+        world.redeem(&code, &[]).await.error(),
+        (400, "invalid_grant".into())
+    );
     let refresh = given["refresh_token"].as_str().expect("a token");
-    let refused = world.token(&[("grant_type", "refresh_token"), ("client_id", CLIENT_ID), ("refresh_token", refresh)]).await;
+    let refused = world
+        .token(&[
+            ("grant_type", "refresh_token"),
+            ("client_id", CLIENT_ID),
+            ("refresh_token", refresh),
+        ])
+        .await;
     assert_eq!(refused.error(), (400, "invalid_grant".into()));
 }
 
@@ -251,7 +286,10 @@ async fn a_code_goes_to_the_address_and_the_verifier_it_was_made_for() {
         ("redirect_uri", ""),
         ("code_verifier", ""),
         ("code_verifier", "short"),
-        ("code_verifier", "another-verifier-of-more-than-forty-three-characters"),
+        (
+            "code_verifier",
+            "another-verifier-of-more-than-forty-three-characters",
+        ),
         ("code", "unknown"),
     ] {
         let code = world.code(&[]).await;
@@ -264,20 +302,41 @@ async fn a_code_goes_to_the_address_and_the_verifier_it_was_made_for() {
 async fn the_token_endpoint_knows_one_client_without_a_password() {
     let world = World::new().await;
     let code = world.code(&[]).await;
-    for change in [("client_id", "other"), ("client_id", ""), ("client_secret", "x")] {
+    for change in [
+        ("client_id", "other"),
+        ("client_id", ""),
+        ("client_secret", "x"),
+    ] {
         let refused = world.redeem(&code, &[change]).await;
-        assert_eq!(refused.error(), (401, "invalid_client".into()), "{change:?}");
+        assert_eq!(
+            refused.error(),
+            (401, "invalid_client".into()),
+            "{change:?}"
+        );
     }
     let url = format!("{}/token", world.provider.issuer());
-    let fields = [("grant_type", "authorization_code"), ("client_id", CLIENT_ID)];
-    let basic = form(world.http.post(&url).basic_auth(CLIENT_ID, Some("x")), &fields);
+    let fields = [
+        ("grant_type", "authorization_code"),
+        ("client_id", CLIENT_ID),
+    ];
+    let basic = form(
+        world.http.post(&url).basic_auth(CLIENT_ID, Some("x")),
+        &fields,
+    );
     assert_eq!(answer(basic).await.error(), (401, "invalid_client".into()));
     let grant = world.redeem(&code, &[("grant_type", "password")]).await;
     assert_eq!(grant.error(), (400, "unsupported_grant_type".into()));
-    let twice = world.http.post(&url).header("content-type", "application/x-www-form-urlencoded");
+    let twice = world
+        .http
+        .post(&url)
+        .header("content-type", "application/x-www-form-urlencoded");
     let twice = twice.body(format!("client_id={CLIENT_ID}&client_id=other"));
     assert_eq!(answer(twice).await.error(), (400, "invalid_request".into()));
-    assert_eq!(world.redeem(&code, &[]).await.status, 200, "the code was not spent by these");
+    assert_eq!(
+        world.redeem(&code, &[]).await.status,
+        200,
+        "the code was not spent by these"
+    );
 }
 
 #[tokio::test]
@@ -286,7 +345,11 @@ async fn a_refresh_token_is_good_once_and_its_second_use_ends_the_sign_in() {
     let first = world.redeem(&world.code(&[]).await, &[]).await.json();
     let refresh = async |token: &Value| {
         let token = token.as_str().expect("a token");
-        let fields = [("grant_type", "refresh_token"), ("client_id", CLIENT_ID), ("refresh_token", token)];
+        let fields = [
+            ("grant_type", "refresh_token"),
+            ("client_id", CLIENT_ID),
+            ("refresh_token", token),
+        ];
         world.token(&fields).await
     };
     let second = refresh(&first["refresh_token"]).await.json();
@@ -294,8 +357,14 @@ async fn a_refresh_token_is_good_once_and_its_second_use_ends_the_sign_in() {
     assert_eq!(renewed["sub"], "ada");
     assert!(renewed.get("nonce").is_none());
     assert_ne!(second["refresh_token"], first["refresh_token"]);
-    assert_eq!(refresh(&first["refresh_token"]).await.error(), (400, "invalid_grant".into()));
-    assert_eq!(refresh(&second["refresh_token"]).await.error(), (400, "invalid_grant".into()));
+    assert_eq!(
+        refresh(&first["refresh_token"]).await.error(),
+        (400, "invalid_grant".into())
+    );
+    assert_eq!(
+        refresh(&second["refresh_token"]).await.error(),
+        (400, "invalid_grant".into())
+    );
 }
 
 #[tokio::test]
@@ -305,59 +374,109 @@ async fn signing_out_ends_the_sign_in_and_leads_back_to_this_machine_only() {
     let url = format!("{}/end-session", world.provider.issuer());
     let out = |back: &'static str| {
         let hint = given["id_token"].as_str().expect("a token");
-        let fields = [("id_token_hint", hint), ("post_logout_redirect_uri", back), ("state", "x")];
-        answer(world.http.get(Url::parse_with_params(&url, fields).expect("a URL")))
+        let fields = [
+            ("id_token_hint", hint),
+            ("post_logout_redirect_uri", back),
+            ("state", "x"),
+        ];
+        answer(
+            world
+                .http
+                .get(Url::parse_with_params(&url, fields).expect("a URL")),
+        )
     };
     assert_eq!(out("https://example.com/").await.status, 400);
     let away = out("http://localhost:8787/").await;
-    assert_eq!((away.status, away.query("state").as_deref()), (303, Some("x")));
+    assert_eq!(
+        (away.status, away.query("state").as_deref()),
+        (303, Some("x"))
+    );
     let token = given["refresh_token"].as_str().expect("a token");
-    let fields = [("grant_type", "refresh_token"), ("client_id", CLIENT_ID), ("refresh_token", token)];
-    assert_eq!(world.token(&fields).await.error(), (400, "invalid_grant".into()));
+    let fields = [
+        ("grant_type", "refresh_token"),
+        ("client_id", CLIENT_ID),
+        ("refresh_token", token),
+    ];
+    assert_eq!(
+        world.token(&fields).await.error(),
+        (400, "invalid_grant".into())
+    );
 }
 
 #[tokio::test]
 async fn the_page_offers_people_says_what_it_is_and_runs_nothing() {
     let world = World::new().await;
     let evil = "\"><script>alert(1)</script>";
-    let page = world.authorize(&[("prompt", ""), ("state", evil), ("login_hint", evil)]).await;
+    let page = world
+        .authorize(&[("prompt", ""), ("state", evil), ("login_hint", evil)])
+        .await;
     assert_eq!(page.status, 200);
-    for text in ["Ada", "Grace", "Linus", "no passwords", "this\nmachine only"] {
+    for text in [
+        "Ada",
+        "Grace",
+        "Linus",
+        "no passwords",
+        "this\nmachine only",
+    ] {
         assert!(page.text.contains(text), "{text}");
     }
     assert!(!page.text.contains("<script>"));
-    let policy = page.headers["content-security-policy"].to_str().expect("text");
+    let policy = page.headers["content-security-policy"]
+        .to_str()
+        .expect("text");
     assert!(policy.starts_with("default-src 'none'") && policy.contains("frame-ancestors 'none'"));
     assert_eq!(page.headers["x-frame-options"], "DENY");
     let chosen = async |choice: (&str, &str)| {
         let asked = world.asked(&[("prompt", ""), ("login_hint", "")]);
         let mut fields: Vec<(String, String)> = asked.query_pairs().into_owned().collect();
         fields.push((choice.0.to_owned(), choice.1.to_owned()));
-        let fields: Vec<(&str, &str)> = fields.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+        let fields: Vec<(&str, &str)> = fields
+            .iter()
+            .map(|(a, b)| (a.as_str(), b.as_str()))
+            .collect();
         let url = format!("{}/authorize", world.provider.issuer());
         answer(form(world.http.post(url), &fields)).await
     };
     assert!(chosen(("person", "Grace")).await.query("code").is_some());
     assert!(chosen(("name", "Mary Ann")).await.query("code").is_some());
-    assert_eq!(chosen(("person", "")).await.query("error").as_deref(), Some("access_denied"));
+    assert_eq!(
+        chosen(("person", "")).await.query("error").as_deref(),
+        Some("access_denied")
+    );
     assert_eq!(chosen(("name", "<b>")).await.status, 200, "the page again");
 }
 
 #[tokio::test]
 async fn a_page_of_another_site_reads_nothing_and_no_other_name_leads_here() {
     let world = World::new().await;
-    let url = format!("{}/.well-known/openid-configuration", world.provider.issuer());
+    let url = format!(
+        "{}/.well-known/openid-configuration",
+        world.provider.issuer()
+    );
     let from = |origin: &'static str| answer(world.http.get(&url).header("origin", origin));
     let own = from("http://localhost:5173").await;
-    assert_eq!(own.headers["access-control-allow-origin"], "http://localhost:5173");
+    assert_eq!(
+        own.headers["access-control-allow-origin"],
+        "http://localhost:5173"
+    );
     assert_eq!(own.json()["issuer"], world.provider.issuer());
-    for origin in ["https://example.com", "null", "http://127.0.0.1.example.com"] {
+    for origin in [
+        "https://example.com",
+        "null",
+        "http://127.0.0.1.example.com",
+    ] {
         let other = from(origin).await;
-        assert!(other.headers.get("access-control-allow-origin").is_none(), "{origin}");
+        assert!(
+            other.headers.get("access-control-allow-origin").is_none(),
+            "{origin}"
+        );
     }
     let rebound = answer(world.http.get(&url).header("host", "evil.example.com")).await;
     assert_eq!(rebound.status, 421);
-    let preflight = world.http.request(reqwest::Method::OPTIONS, format!("{}/token", world.provider.issuer()));
+    let preflight = world.http.request(
+        reqwest::Method::OPTIONS,
+        format!("{}/token", world.provider.issuer()),
+    );
     let preflight = answer(preflight.header("origin", "http://127.0.0.1:8787")).await;
     assert_eq!(preflight.status, 204);
 }
@@ -373,23 +492,45 @@ fn codes_and_sign_ins_are_bounded_and_run_out() {
             challenge: challenge(),
         };
         let person = Person::named("Ada").expect("a person");
-        desk.give_code(&format!("c{number}"), &format!("s{number}"), person, grantable, now);
+        desk.give_code(
+            &format!("c{number}"),
+            &format!("s{number}"),
+            person,
+            grantable,
+            now,
+        );
     };
     for number in 0..300 {
         give(&mut desk, number, 0);
     }
-    let redeem = |desk: &mut Desk, code: &str, now: u64| desk.redeem(code, BACK, VERIFIER, "r", now);
-    assert_eq!(redeem(&mut desk, "c0", 0), Err(NoTokens::Code), "dropped for newer ones");
+    let redeem =
+        |desk: &mut Desk, code: &str, now: u64| desk.redeem(code, BACK, VERIFIER, "r", now);
+    assert_eq!(
+        redeem(&mut desk, "c0", 0),
+        Err(NoTokens::Code),
+        "dropped for newer ones"
+    );
     assert!(redeem(&mut desk, "c299", 59).is_ok());
-    assert_eq!(redeem(&mut desk, "c298", 60), Err(NoTokens::Code), "a minute is over");
+    assert_eq!(
+        redeem(&mut desk, "c298", 60),
+        Err(NoTokens::Code),
+        "a minute is over"
+    );
     let life = 30 * 24 * 3600;
     assert!(desk.refresh("s299.r", "r2", 59 + life - 1).is_ok());
-    assert_eq!(desk.refresh("s299.r2", "r3", 59 + 2 * life), Err(NoTokens::Refresh));
+    assert_eq!(
+        desk.refresh("s299.r2", "r3", 59 + 2 * life),
+        Err(NoTokens::Refresh)
+    );
     for number in 1000..6000 {
         give(&mut desk, number, 0);
         assert!(redeem(&mut desk, &format!("c{number}"), 0).is_ok());
     }
-    assert_eq!(desk.refresh("s1000.r", "x", 1), Err(NoTokens::Refresh), "dropped for newer ones");
+    assert_eq!(
+        desk.refresh("s1000.r", "x", 1),
+        Err(NoTokens::Refresh),
+        "dropped for newer ones"
+    );
     assert!(desk.refresh("s5999.r", "x", 1).is_ok());
 }
 
@@ -399,7 +540,10 @@ fn names_are_people_and_nothing_else() {
     assert_eq!((ada.name(), ada.subject().as_str()), ("Ada", "ada"));
     assert_eq!(ada.groups(), ["people", "admins"]);
     let other = Person::named("Mary Ann").expect("a person");
-    assert_eq!((other.subject().as_str(), other.groups()), ("mary-ann", vec!["people"]));
+    assert_eq!(
+        (other.subject().as_str(), other.groups()),
+        ("mary-ann", vec!["people"])
+    );
     for name in ["", " ", "<b>", "a\nb", "-a", &"x".repeat(65)] {
         assert!(Person::named(name).is_err(), "{name:?}");
     }
@@ -407,10 +551,21 @@ fn names_are_people_and_nothing_else() {
 
 #[test]
 fn only_http_addresses_of_this_machine_are_led_back_to() {
-    for good in ["http://127.0.0.1:1/", "http://localhost/cb?x=1", "http://[::1]:9/a"] {
+    for good in [
+        "http://127.0.0.1:1/",
+        "http://localhost/cb?x=1",
+        "http://[::1]:9/a",
+    ] {
         assert!(loopback(good).is_some(), "{good}");
     }
-    for bad in ["http://127.0.0.2/", "http://127.1/", "http://LOCALHOST/", "ftp://localhost/", "/cb", "http://u@localhost/"] {
+    for bad in [
+        "http://127.0.0.2/",
+        "http://127.1/",
+        "http://LOCALHOST/",
+        "ftp://localhost/",
+        "/cb",
+        "http://u@localhost/",
+    ] {
         assert!(loopback(bad).is_none(), "{bad}");
     }
 }

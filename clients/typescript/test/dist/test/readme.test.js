@@ -87,8 +87,8 @@ async function sample() {
 }
 test("the sample of the README is this code, and runs", async (context) => {
     const lines = (text) => text.split("\n").map((line) => line.trim()).filter((line) => line !== "");
-    const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
-    const source = readFileSync(new URL("../readme.test.ts", import.meta.url), "utf8");
+    const readme = readFileSync(new URL("../../../README.md", import.meta.url), "utf8");
+    const source = readFileSync(new URL("../../readme.test.ts", import.meta.url), "utf8");
     const block = /```ts\n([\s\S]*?)```/.exec(readme)?.[1] ?? "";
     const code = /readme: begin\n([\s\S]*?)\/\/ readme: end/.exec(source)?.[1] ?? "";
     assert.deepEqual(lines(block).slice(1), lines(code));

@@ -1,0 +1,124 @@
+/** Who is here and where they point: presence by an expiring cache, cursors and strokes under way by a stream in memory. */
+import { json, unstamp } from "../../../src/index.js";
+import type { FelixClient, Presence } from "../../../src/index.js";
+import { readEdit, writeEdit } from "./edits.js";
+import type { Draw } from "./edits.js";
+import type { Point } from "./geometry.js";
+import { ALIAS, randomId } from "./room.js";
+
+export interface Person {
+  readonly tab: string;
+  readonly name: string;
+  readonly color: string;
+  readonly me: boolean;
+}
+
+export interface Cursor {
+  readonly tab: string;
+  at: Point;
+  /** On `performance.now`'s clock. */
+  seen: number;
+  /** What the person is drawing right now. */
+  sketch: Draw | null;
+}
+
+/** Milliseconds between two positions of one cursor, and after which a still one fades. */
+const EVERY_MS = 50;
+export const FADES_AFTER_MS = 8_000;
+/** Strokes under way are shown to others up to this many points. */
+const SKETCH_POINTS = 900;
+
+const COLORS = ["#e8590c", "#2f9e44", "#1c7ed6", "#9c36b5", "#c2255c", "#0c8599", "#e67700", "#5f3dc4", "#087f5b", "#a61e4d"];
+
+/** A colour for a person: the same everywhere. */
+export function colorOf(name: string): string {
+  let hash = 0x811c_9dc5;
+  for (const letter of name) hash = Math.imul(hash ^ (letter.codePointAt(0) ?? 0), 0x0100_0193);
+  return COLORS[((hash ^ (hash >>> 15)) >>> 0) % COLORS.length] ?? "#1c7ed6";
+}
+
+export function initials(name: string): string {
+  const words = name.split(/[\s._@-]+/u).filter((word) => word !== "");
+  const letters = words.length > 1 ? [words[0], words.at(-1)] : [words[0]];
+  return letters.map((word) => [...(word ?? "?")][0] ?? "?").join("").toUpperCase();
+}
+
+export class People {
+  readonly tab = randomId();
+  readonly cursors = new Map<string, Cursor>();
+  readonly #presence: Presence;
+  readonly #ending = new AbortController();
+  #sent = 0;
+  #waiting: (() => void) | null = null;
+
+  constructor(
+    private readonly client: FelixClient,
+    readonly name: string,
+    private readonly changed: () => void,
+    private readonly moved: () => void,
+  ) {
+    this.#presence = client.presence(ALIAS.presence, { key: this.tab, data: { name, color: colorOf(name) } });
+    this.#presence.on("change", () => this.changed());
+    this.#presence.on("leave", ({ key }) => {
+      this.cursors.delete(key);
+      this.moved();
+    });
+    client.subscribe(ALIAS.cursors, { signal: this.#ending.signal, onEvent: ({ bytes }) => this.#received(bytes) });
+  }
+
+  /** Everybody, this person first. */
+  get everybody(): readonly Person[] {
+    const people = this.#presence.members.map((member): Person => {
+      const data = (member.json() ?? {}) as { name?: unknown; color?: unknown };
+      const name = typeof data.name === "string" ? data.name.slice(0, 60) : "somebody";
+      const color = typeof data.color === "string" && /^#[0-9a-f]{6}$/i.test(data.color) ? data.color : colorOf(name);
+      return { tab: member.key, name, color, me: member.key === this.tab };
+    });
+    return people.sort((a, b) => Number(b.me) - Number(a.me) || a.name.localeCompare(b.name));
+  }
+
+  person(tab: string): Person | undefined {
+    return this.everybody.find((person) => person.tab === tab);
+  }
+
+  /** Where this person points, and what is being drawn. Sent at most every 50 ms, the last one always. */
+  point(at: Point, sketch: Draw | null): void {
+    if (this.client.state !== "connected") return;
+    const waiting = this.#waiting !== null;
+    this.#waiting = () => this.#send(at, sketch);
+    if (waiting) return;
+    setTimeout(() => {
+      this.#waiting?.();
+      this.#waiting = null;
+    }, Math.max(0, this.#sent + EVERY_MS - performance.now()));
+  }
+
+  close(): void {
+    this.#ending.abort(new Error("the board was left"));
+    void this.#presence.leave();
+  }
+
+  #send(at: Point, sketch: Draw | null): void {
+    if (this.client.state !== "connected") return;
+    this.#sent = performance.now();
+    const shown = sketch?.kind === "stroke" ? { ...sketch, points: sketch.points.slice(-3 * SKETCH_POINTS) } : sketch;
+    const message = [this.tab, Math.round(at.x), Math.round(at.y), ...(shown === null ? [] : [writeEdit(shown)])];
+    this.client.publish(ALIAS.cursors, message, { ack: false }).catch(() => undefined);
+  }
+
+  #received(bytes: Uint8Array): void {
+    let value: unknown;
+    try {
+      value = json(unstamp(bytes)?.payload ?? bytes);
+    } catch {
+      return;
+    }
+    if (!Array.isArray(value)) return;
+    const [tab, x, y, sketch] = value as unknown[];
+    if (typeof tab !== "string" || tab === this.tab || !Number.isFinite(x) || !Number.isFinite(y) || this.cursors.size > 200) return;
+    const edit = sketch === undefined ? null : readEdit(sketch);
+    const drawn = edit?.kind === "stroke" || edit?.kind === "shape" ? edit : null;
+    this.cursors.set(tab, { tab, at: { x: x as number, y: y as number }, seen: performance.now(), sketch: drawn });
+    this.moved();
+  }
+}

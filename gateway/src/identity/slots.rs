@@ -1,0 +1,146 @@
+//! Connections that the gateway opens as itself and shares among everybody: a few of them, each opened when it is first
+//! needed, and whoever comes gets the one with the fewest people on it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use felix_client::{BadConfig, Client, ConnectFailed, TokenSource};
+use futures_util::future::BoxFuture;
+use tokio::sync::Mutex;
+
+type Open = dyn Fn() -> BoxFuture<'static, Result<Client, ConnectFailed>> + Send + Sync;
+
+/// The shared connections.
+pub(crate) struct Slots {
+    open: Box<Open>,
+    slots: Vec<Slot>,
+}
+
+#[derive(Default)]
+struct Slot {
+    /// Held while one caller opens it for all.
+    client: Mutex<Option<Client>>,
+    people: Arc<AtomicUsize>,
+}
+
+/// One person's client, and his place on a shared connection if it is one.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    pub(crate) client: Client,
+    pub(crate) place: Option<Place>,
+}
+
+impl Attached {
+    /// A client with connections of its own.
+    pub(crate) const fn alone(client: Client) -> Self {
+        Self {
+            client,
+            place: None,
+        }
+    }
+
+    /// The same for names in another namespace.
+    ///
+    /// # Errors
+    /// When no namespace can have this name.
+    pub(crate) fn in_namespace(self, namespace: &str) -> Result<Self, BadConfig> {
+        let client = self.client.in_namespace(namespace)?;
+        Ok(Self { client, ..self })
+    }
+}
+
+/// Counts somebody on a slot while it is held.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Slots {
+    /// So many connections, each opened by `open` when it is first needed. A client reconnects by itself, follows shards
+    /// that move, and reads its certificate again for every connection.
+    pub(crate) fn new<F>(connections: usize, open: F) -> Self
+    where
+        F: Fn() -> BoxFuture<'static, Result<Client, ConnectFailed>> + Send + Sync + 'static,
+    {
+        Self {
+            open: Box::new(open),
+            slots: (0..connections.max(1)).map(|_| Slot::default()).collect(),
+        }
+    }
+
+    /// A client for whoever these tokens speak for.
+    ///
+    /// # Errors
+    /// When no broker can be reached, or it does not accept the gateway or the token.
+    pub(crate) async fn attach(&self, tokens: TokenSource) -> Result<Attached, ConnectFailed> {
+        let Some((slot, place)) = self.take() else {
+            return Err(ConnectFailed::Closed);
+        };
+        let carrier = {
+            let mut held = slot.client.lock().await;
+            match &*held {
+                Some(client) => client.clone(),
+                None => held.insert((self.open)().await?).clone(),
+            }
+        };
+        Ok(Attached {
+            client: carrier.with_token(tokens).await?,
+            place: Some(place),
+        })
+    }
+
+    /// The slot with the fewest people, with one more on it.
+    fn take(&self) -> Option<(&Slot, Place)> {
+        let people = |slot: &&Slot| slot.people.load(Ordering::Relaxed);
+        let slot = self.slots.iter().min_by_key(people)?;
+        slot.people.fetch_add(1, Ordering::Relaxed);
+        Some((slot, Place(Arc::clone(&slot.people))))
+    }
+}
+
+impl std::fmt::Debug for Slots {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Slots")
+            .field("connections", &self.slots.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_comes_gets_the_connection_with_the_fewest_people() {
+        let closed = || -> BoxFuture<'static, _> { Box::pin(async { Err(ConnectFailed::Closed) }) };
+        let slots = Slots::new(3, closed);
+        let counts = || {
+            let people = slots.slots.iter().map(|slot| &slot.people);
+            people
+                .map(|one| one.load(Ordering::Relaxed))
+                .collect::<Vec<_>>()
+        };
+        let places: Vec<_> = (0..7).filter_map(|_| slots.take()).collect();
+        assert_eq!(counts(), [3, 2, 2]);
+        let mut places: Vec<_> = places.into_iter().map(|(_, place)| place).collect();
+        // The fourth came to the first slot, as the first and the last did.
+        places.truncate(1);
+        assert_eq!(counts(), [1, 0, 0]);
+        let second = slots.take().unwrap();
+        assert_eq!(counts(), [1, 1, 0]);
+        drop((second, places));
+        assert_eq!(counts(), [0, 0, 0]);
+    }
+
+    #[tokio::test]
+    async fn nobody_is_counted_on_a_connection_that_could_not_be_opened() {
+        let slots = Slots::new(1, || Box::pin(async { Err(ConnectFailed::Closed) }));
+        let refused = slots.attach(TokenSource::fixed("t")).await;
+        assert!(matches!(refused, Err(ConnectFailed::Closed)));
+        assert_eq!(slots.slots[0].people.load(Ordering::Relaxed), 0);
+    }
+}
