@@ -120,10 +120,7 @@ fn sets<'a>(pairs: &[(&'a str, Name<'a>)], texts: &mut TextsDraft) -> Table<Name
     })
 }
 
-fn scoped<'a>(
-    pairs: impl Iterator<Item = (Name<'a>, Name<'a>)>,
-    texts: &mut TextsDraft,
-) -> Scoped {
+fn scoped<'a>(pairs: impl Iterator<Item = (Name<'a>, Name<'a>)>, texts: &mut TextsDraft) -> Scoped {
     let (everywhere, pairs) = split(pairs);
     Scoped {
         everywhere,

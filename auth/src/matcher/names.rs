@@ -87,7 +87,12 @@ struct Exact {
 
 impl Names {
     /// Takes names that are sorted: those by prefix first, and each kind in its order.
-    pub(super) fn new(any: bool, prefixes: &[&str], exact: &[&str], texts: &mut TextsDraft) -> Self {
+    pub(super) fn new(
+        any: bool,
+        prefixes: &[&str],
+        exact: &[&str],
+        texts: &mut TextsDraft,
+    ) -> Self {
         let mut kept: Vec<Span> = Vec::with_capacity(prefixes.len());
         let mut shorter: Option<&str> = None;
         for prefix in prefixes {
@@ -163,7 +168,9 @@ fn head(bytes: &[u8]) -> u64 {
         return u64::from_be_bytes(*first);
     }
     let mut head = [0; 8];
-    head.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+    head.iter_mut()
+        .zip(bytes)
+        .for_each(|(to, from)| *to = *from);
     u64::from_be_bytes(head)
 }
 
@@ -202,7 +209,11 @@ mod tests {
             let names = Names::new(false, &[], set, &mut texts);
             let texts = texts.finish();
             for asked in &all {
-                assert_eq!(names.cover(&texts, asked), set.contains(asked), "{set:?} {asked:?}");
+                assert_eq!(
+                    names.cover(&texts, asked),
+                    set.contains(asked),
+                    "{set:?} {asked:?}"
+                );
             }
         }
     }

@@ -80,8 +80,7 @@ async fn delegated(home: &Home, node: &Node) -> String {
         answer.await.unwrap()
     };
     let admin = node.ready().controlplane_token.clone();
-    let right =
-        json!({"subject": "p:gateway", "action": "token.delegate", "object": "tenant:dev"});
+    let right = json!({"subject": "p:gateway", "action": "token.delegate", "object": "tenant:dev"});
     post(admin, "/v1/tenants/dev/rbac/policies", right).await;
     let gateway = json!({"principal": "p:gateway", "audience": "felix-controlplane"});
     let gateway = node.token(home, gateway).await.unwrap();
