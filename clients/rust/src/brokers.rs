@@ -73,7 +73,7 @@ impl Brokers {
         });
         Arc::new(Self {
             config,
-            way: Way::Dial(transport),
+            way: Way::Dial(Box::new(transport)),
             state,
         })
     }

@@ -91,7 +91,9 @@ impl Actor {
             match Failed::from(failed) {
                 // What is wrong with the gateway is no verdict on the person.
                 Failed::Decided(refused) => Failed::Undecided(refused.to_string()),
-                failed => failed,
+                failed @ (Failed::ActorRefused | Failed::Away { .. } | Failed::Undecided(_)) => {
+                    failed
+                }
             }
         })?;
         Minted::read(&answer.felix_token, at).map_err(|error| undecided(error.to_string()))

@@ -107,7 +107,14 @@ pub(crate) fn allows(rights: &Permissions, wanted: &Permission) -> bool {
             },
         ),
         // A pattern is asked for as a whole.
-        object => rights.holds(wanted.action, object),
+        object @ (Object::Cluster
+        | Object::Node(_)
+        | Object::Tenant(_)
+        | Object::Namespace { .. }
+        | Object::Stream { .. }
+        | Object::Cache { .. }
+        | Object::CacheKey { .. }
+        | Object::Group { .. }) => rights.holds(wanted.action, object),
     }
 }
 

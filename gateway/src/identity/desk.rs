@@ -64,7 +64,7 @@ impl Desk {
         let issued = self.issued(answer, actor.as_ref()).await;
         issued.map_err(|failed| match failed {
             Failed::Away { why, .. } | Failed::Undecided(why) => Failed::Away { sent: true, why },
-            failed => failed,
+            failed @ (Failed::Decided(_) | Failed::ActorRefused) => failed,
         })
     }
 
@@ -111,7 +111,8 @@ impl Desk {
                 tracing::warn!(%failed, "the control plane gives no token to act with");
                 let failed = match Failed::from(failed) {
                     Failed::Decided(_) => Failed::ActorRefused,
-                    failed => failed,
+                    failed
+                    @ (Failed::ActorRefused | Failed::Away { .. } | Failed::Undecided(_)) => failed,
                 };
                 self.forget(&failed, Some(actor)).await;
                 Err(failed)

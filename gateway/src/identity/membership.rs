@@ -139,7 +139,7 @@ impl Membership {
             let mut state = self.state();
             let key = self.key(&state);
             state.credential = Credential::Held(token);
-            (self.replace(&mut state, issued, true), key)
+            (replace(&mut state, issued, true), key)
         };
         self.shared.reuse.forget(&key);
         self.leave(old.1, old.0.expires_at);
@@ -172,7 +172,7 @@ impl Membership {
         match outcome {
             Ok(issued) => {
                 let token = issued.minted.token.reveal().to_owned();
-                let (_, spent) = self.replace(&mut self.state(), issued, false);
+                let (_, spent) = replace(&mut self.state(), issued, false);
                 debug_assert!(
                     spent.is_none(),
                     "what continues a session was taken to renew it"
@@ -227,19 +227,6 @@ impl Membership {
         }
     }
 
-    fn replace(
-        &self,
-        state: &mut State,
-        issued: Issued,
-        unspent: bool,
-    ) -> (Minted, Option<Secret>) {
-        state.unspent = unspent;
-        (
-            std::mem::replace(&mut state.minted, issued.minted),
-            std::mem::replace(&mut state.chain, issued.chain),
-        )
-    }
-
     fn take_unspent(&self) -> Option<String> {
         let mut state = self.state();
         let good = std::mem::take(&mut state.unspent) && now() < state.minted.expires_at;
@@ -274,6 +261,15 @@ impl Membership {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Puts a new token into the place of what is held; gives what was held.
+fn replace(state: &mut State, issued: Issued, unspent: bool) -> (Minted, Option<Secret>) {
+    state.unspent = unspent;
+    (
+        std::mem::replace(&mut state.minted, issued.minted),
+        std::mem::replace(&mut state.chain, issued.chain),
+    )
 }
 
 impl Drop for Membership {

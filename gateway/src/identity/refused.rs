@@ -77,8 +77,8 @@ impl From<CallFailed> for Failed {
             } => Self::Decided(Refused::Forbidden(message)),
             CallFailed::Refused {
                 status: 502..=504, ..
-            } => Self::Away { sent: false, why },
-            CallFailed::Unreachable { .. } => Self::Away { sent: false, why },
+            }
+            | CallFailed::Unreachable { .. } => Self::Away { sent: false, why },
             CallFailed::NoAnswer { .. } => Self::Away { sent: true, why },
             CallFailed::Refused { .. }
             | CallFailed::Malformed { .. }

@@ -68,6 +68,10 @@ impl SignIn {
     }
 }
 
+#[expect(
+    clippy::result_large_err,
+    reason = "a refusal is an answer, made once and handed on"
+)]
 fn secret_field(request: &Parts, name: &str) -> Result<Option<Secret>, Response> {
     let value = field(request, name)?;
     match value {

@@ -51,6 +51,10 @@ impl SignIn {
 
     /// The one address that the provider may send browsers back to. What a request says of itself is enough only on the
     /// machine itself, where nobody else can have said it.
+    #[expect(
+        clippy::result_large_err,
+        reason = "a refusal is an answer, made once and handed on"
+    )]
     fn redirect_uri(&self, seen: &Seen) -> Result<String, Response> {
         let unusable = |message: &str| Err(answer(StatusCode::SERVICE_UNAVAILABLE, message));
         if !self.origins.is_configured() && !seen.is_loopback() {
@@ -67,6 +71,10 @@ impl SignIn {
 }
 
 /// Whether the provider shall ask who it is even if it knows already.
+#[expect(
+    clippy::result_large_err,
+    reason = "a refusal is an answer, made once and handed on"
+)]
 fn prompt(text: Option<&str>) -> Result<Option<&'static str>, Response> {
     match text {
         None => Ok(None),

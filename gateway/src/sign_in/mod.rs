@@ -164,6 +164,10 @@ fn words(said: &str) -> String {
 }
 
 /// The single value of a query's field; [`Err`] when the field comes twice.
+#[expect(
+    clippy::result_large_err,
+    reason = "a refusal is an answer, made once and handed on"
+)]
 fn field(request: &Parts, name: &str) -> Result<Option<String>, Response> {
     let query = request.uri.query().unwrap_or_default();
     let pairs = openidconnect::url::form_urlencoded::parse(query.as_bytes());

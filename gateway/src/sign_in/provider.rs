@@ -393,6 +393,10 @@ where
     }
 }
 
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the library may add more, and they come to the same"
+)]
 fn of_discovery(failed: &DiscoveryError<HttpFailed>) -> ProviderFailed {
     match failed {
         DiscoveryError::Request(HttpFailed::TooLarge { .. }) => {

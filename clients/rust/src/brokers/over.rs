@@ -19,7 +19,7 @@ use crate::transport::Transport;
 /// How a connection is come by.
 #[derive(Debug)]
 pub(super) enum Way {
-    Dial(Transport),
+    Dial(Box<Transport>),
     /// On the connections of another client, each stream with a token of one's own.
     Over(Arc<Brokers>),
 }
