@@ -395,10 +395,10 @@ impl Config {
         let roots: Vec<_> = CertificateDer::pem_file_iter(file)
             .and_then(Iterator::collect)
             .map_err(|error| refused(error.to_string()))?;
-        match roots.is_empty() {
-            true => Err(refused("it holds no certificate".into())),
-            false => Ok(roots),
+        if roots.is_empty() {
+            return Err(refused("it holds no certificate".into()));
         }
+        Ok(roots)
     }
 
     /// Which addresses identity providers may have. An API that only this machine reaches may use a provider of this

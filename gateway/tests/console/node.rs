@@ -143,7 +143,15 @@ impl Node {
 }
 
 /// The smallest scope there is: the console has no part in it.
-const SCOPE: &str = "field = \"board\"\n\n[[streams]]\nalias = \"edits\"\nname = \"board-{scope}-edits\"\nactions = [\"subscribe\"]\n";
+const SCOPE: &str = r#"
+[scope]
+field = "board"
+
+[[scope.streams]]
+alias = "edits"
+name = "board-{scope}-edits"
+actions = ["subscribe"]
+"#;
 
 impl Person<'_> {
     /// Asks for something.

@@ -11,6 +11,7 @@
 //! Begin with [`Home`] and [`Node`], then read [`kills`]. The binary `felix-e2e` is the command line of Felix as well
 //! (`felix-e2e felixctl …`), so that the processes under test are always those of the sources beside it.
 
+pub mod broker;
 pub mod browsers;
 mod history;
 pub mod idle;

@@ -34,6 +34,8 @@ enum Command {
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
+    /// Serves as a broker that the environment configures; for tests that need one beside a node's own
+    Broker,
     /// Measures how soon what rests on something that is revoked has ended
     Revocation,
     /// Measures what connections cost that say nothing after they authenticated
@@ -85,6 +87,7 @@ async fn main() -> ExitCode {
             seed,
         } => campaign(count, seed).await,
         Command::Kills { count, seed, .. } => readings_campaign(count, seed).await,
+        Command::Broker => felix_e2e::broker::serve().await,
         Command::Revocation => revocation().await,
         Command::IdleConnections { count } => idle_connections(count).await,
         Command::Browsers {

@@ -235,6 +235,19 @@ impl Home {
             .map_err(failed)
     }
 
+    /// Starts a command line that does not end by itself. What it prints can be read; dropping it kills it.
+    ///
+    /// # Errors
+    /// When the process cannot be started.
+    pub fn spawn(&self, arguments: &[&str]) -> Result<Child, NodeFailed> {
+        let mut command = self.command();
+        let spawned = command.args(arguments).stdout(Stdio::piped()).spawn();
+        spawned.map_err(|source| NodeFailed::Process {
+            program: self.program.clone(),
+            source,
+        })
+    }
+
     /// Runs one command line that must succeed and gives what it printed.
     ///
     /// # Errors
