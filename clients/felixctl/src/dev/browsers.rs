@@ -1,6 +1,5 @@
 //! What a development node has for browsers: the gateway, the whiteboard it serves, and the template that makes boards.
 
-use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -69,7 +68,6 @@ pub(super) async fn start(
     let embedding = Embedding {
         scope: Some(SCOPE.to_owned()),
         pages: Some(Pages::new(find)),
-        ..Embedding::default()
     };
     felix_gateway::start(config, embedding).await
 }
@@ -78,10 +76,7 @@ fn find(name: &str) -> Option<Page> {
     let file = Whiteboard::get(name)?;
     Some(Page {
         kind: Pages::kind_of(name),
-        bytes: match file.data {
-            Cow::Borrowed(bytes) => Cow::Borrowed(bytes),
-            Cow::Owned(bytes) => Cow::Owned(bytes),
-        },
+        bytes: file.data,
     })
 }
 

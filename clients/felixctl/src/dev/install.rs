@@ -79,8 +79,7 @@ async fn first_token(url: &str, secret: &str) -> Result<String, Failure> {
         role: seed::OPERATOR_ROLE.to_owned(),
     });
     match bootstrap.initialize(&tenant, &spec).await {
-        Ok(_) => {}
-        Err(CallFailed::Refused { status: 409, .. }) => {}
+        Ok(_) | Err(CallFailed::Refused { status: 409, .. }) => {}
         Err(error) => return Err(refused(error)),
     }
     let spec = DevTokenSpec {
