@@ -41,6 +41,11 @@ pub(crate) fn complaints(tree: &Tree) -> Vec<Complaint> {
     }
 }
 
+/// Whether a text is named as our variables are.
+fn is_variable(text: &str) -> bool {
+    text.starts_with("FELIX_") || text.starts_with("GATEWAY_")
+}
+
 fn regenerate(tree: &Tree, text: &str) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -145,12 +150,7 @@ impl Keys<'_> {
         }
     }
 
-    /// Whether a text is named as our variables are.
-fn is_variable(text: &str) -> bool {
-    text.starts_with("FELIX_") || text.starts_with("GATEWAY_")
-}
-
-/// The environment variable of a key: the one it is paired with in a table; else, where variables are found by
+    /// The environment variable of a key: the one it is paired with in a table; else, where variables are found by
     /// a prefix, the short prefix for keys that are listed by name and the long one for the others.
     fn variable(&self, key: &str) -> Option<String> {
         let paired = self.strings.windows(2).find_map(|two| match two {
