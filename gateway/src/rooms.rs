@@ -32,7 +32,8 @@ pub(crate) struct Room<'a> {
 
 impl Rooms {
     fn is_known(&self, room: Room<'_>) -> bool {
-        self.lock().contains(&(room.namespace.to_owned(), room.value.to_owned()))
+        self.lock()
+            .contains(&(room.namespace.to_owned(), room.value.to_owned()))
     }
 
     fn learn(&self, room: Room<'_>) {
@@ -55,7 +56,10 @@ pub(crate) async fn open(app: &App, room: Room<'_>, client: &Client, presented: 
         return;
     }
     let streams = &app.scope.streams;
-    let Some(first) = streams.iter().find(|one| one.subscribe && !one.resource.optional) else {
+    let Some(first) = streams
+        .iter()
+        .find(|one| one.subscribe && !one.resource.optional)
+    else {
         return;
     };
     let name = first.resource.name_in(room.value);
@@ -75,29 +79,35 @@ fn is_unknown(failed: &CallFailed) -> bool {
 }
 
 /// Asks the control plane for the room, with everything that the person may do there.
-async fn make(
-    app: &App,
-    room: Room<'_>,
-    name: &str,
-    presented: Presented,
-) -> Result<bool, String> {
+async fn make(app: &App, room: Room<'_>, name: &str, presented: Presented) -> Result<bool, String> {
     let ask = Ask::Everything(Audience::ControlPlane);
     let granted = app.door.identity.admit(presented, ask).await;
     let granted = granted.map_err(|refused| refused.to_string())?;
     let token = token(&granted.tokens).await?;
     let api = app.console.api().with_token(ControlToken::fixed(&token));
-    let tenant: TenantId = app.config.tenant.parse().map_err(|error| format!("{error}"))?;
+    let tenant: TenantId = app
+        .config
+        .tenant
+        .parse()
+        .map_err(|error| format!("{error}"))?;
     let namespace: Namespace = room.namespace.parse().map_err(|error| format!("{error}"))?;
-    let templates = api.templates(&tenant, &namespace).await.map_err(|failed| failed.to_string())?;
+    let templates = api
+        .templates(&tenant, &namespace)
+        .await
+        .map_err(|failed| failed.to_string())?;
     let makes = |template: &&TemplateRecord| template.scope_of(name) == Some(room.value);
     let Some(template) = templates.iter().find(makes) else {
         return Ok(false);
     };
-    let opened = api.open_room(&tenant, &namespace, &template.template, room.value).await;
+    let opened = api
+        .open_room(&tenant, &namespace, &template.template, room.value)
+        .await;
     opened.map(|_| true).map_err(|failed| failed.to_string())
 }
 
 async fn token(tokens: &TokenSource) -> Result<String, String> {
     let token = tokens.token().await;
-    token.map(|token| token.to_string()).map_err(|failed| failed.to_string())
+    token
+        .map(|token| token.to_string())
+        .map_err(|failed| failed.to_string())
 }

@@ -17,18 +17,15 @@ pub struct Config {
     pub advertise: Option<String>,
     /// Where `/live`, `/ready` and `/metrics` answer over plain HTTP without authentication: keep it private.
     pub metrics_listen: SocketAddr,
-    /// The number that clients know this listener by. Listeners of one cluster have different ones.
-    pub node_id: i32,
     /// Brokers to begin with, `host:port`; more are learned from them.
     pub brokers: Vec<String>,
-    /// PEM file with the roots for the brokers' certificates; absent: the machine's own.
+    /// PEM file with the roots for the certificates of brokers and of an https control plane. Absent: the machine's own for
+    /// brokers, and of control planes only plain http on loopback is trusted.
     pub broker_ca: Option<PathBuf>,
     /// Name in the brokers' certificates, when it is not the one they are reached by.
     pub broker_name: Option<String>,
     /// Base URL of the control plane whose catalogue this listener follows.
     pub controlplane_url: String,
-    /// PEM file with the roots for an https control plane; absent: none are trusted but plain http on loopback.
-    pub controlplane_ca: Option<PathBuf>,
     /// File that holds this listener's token for the control plane.
     pub node_token_file: Option<PathBuf>,
     /// File that holds a refresh token of the token above. The listener renews the token at two thirds of its life and
@@ -59,12 +56,10 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 9092)),
             advertise: None,
             metrics_listen: SocketAddr::from(([127, 0, 0, 1], 8082)),
-            node_id: 1,
             brokers: vec!["127.0.0.1:5000".into()],
             broker_ca: None,
             broker_name: None,
             controlplane_url: "http://127.0.0.1:8443".into(),
-            controlplane_ca: None,
             node_token_file: None,
             node_refresh_token_file: None,
             tls_cert: None,
@@ -83,12 +78,10 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
     ("FELIX_KAFKA_BIND", "listen"),
     ("FELIX_KAFKA_ADVERTISE_ADDR", "advertise"),
     ("FELIX_KAFKA_METRICS_BIND", "metrics_listen"),
-    ("FELIX_KAFKA_NODE_ID", "node_id"),
     ("FELIX_KAFKA_BROKERS", "brokers"),
     ("FELIX_KAFKA_BROKER_CA", "broker_ca"),
     ("FELIX_KAFKA_BROKER_NAME", "broker_name"),
     ("FELIX_KAFKA_CONTROLPLANE_URL", "controlplane_url"),
-    ("FELIX_KAFKA_CONTROLPLANE_CA", "controlplane_ca"),
     ("FELIX_KAFKA_NODE_TOKEN_FILE", "node_token_file"),
     (
         "FELIX_KAFKA_NODE_REFRESH_TOKEN_FILE",
@@ -146,7 +139,6 @@ impl Config {
             "without tls_cert only loopback is served: set tls_cert and tls_key, or plaintext = true",
         )?;
         conflict(self.brokers.is_empty(), "brokers must name at least one")?;
-        conflict(self.node_id < 0, "node_id must be at least 0")?;
         conflict(
             self.connections == 0 || self.connections_per_ip == 0,
             "connections and connections_per_ip must be at least 1",

@@ -34,3 +34,4 @@ pub use listener::{Embedding, Running, StartRefused, start};
 pub use metrics::CATALOGUE as METRICS;
 pub use tls::TlsRefused;
 pub use upstream::RootsRefused;
+pub use wire::sample::{Draw, sample, served};

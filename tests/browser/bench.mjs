@@ -88,10 +88,22 @@ export class Node {
     return said.out;
   }
 
+  /// Makes what a board is of, and lets `role:drawers` at it.
   async board(name) {
+    const { tenant } = this.ready;
     await this.does('stream', 'create', `board-${name}-edits`);
     await this.does('stream', 'create', `board-${name}-cursors`, '--durable', 'false');
-    for (const cache of ['presence', 'snapshot', 'seq']) await this.does('cache', 'create', `board-${name}-${cache}`);
+    for (const stream of ['edits', 'cursors']) {
+      for (const action of ['publish', 'subscribe']) {
+        await this.does('rbac', 'policy', 'add', 'role:drawers', `stream:${tenant}/default/board-${name}-${stream}`, `stream.${action}`);
+      }
+    }
+    for (const cache of ['presence', 'snapshot', 'seq']) {
+      await this.does('cache', 'create', `board-${name}-${cache}`);
+      for (const action of ['read', 'write']) {
+        await this.does('rbac', 'policy', 'add', 'role:drawers', `cache:${tenant}/default/board-${name}-${cache}`, `cache.${action}`);
+      }
+    }
   }
 }
 
@@ -214,9 +226,6 @@ export async function company(people, boards) {
   const node = await Node.started();
   for (const board of boards) await node.board(board);
   await node.does('idp', 'add', provider.issuer, '--audience', CLIENT);
-  for (const [kind, action] of [['stream', 'stream.publish'], ['stream', 'stream.subscribe'], ['cache', 'cache.read'], ['cache', 'cache.write']]) {
-    await node.does('rbac', 'policy', 'add', 'role:drawers', `${kind}:${node.ready.tenant}/default/board-*`, action);
-  }
   await node.does('rbac', 'grouping', 'add', `group:${provider.issuer}#drawers`, 'role:drawers');
   const gateway = new Gateway(node, provider.issuer, cables);
   await gateway.start();

@@ -235,9 +235,9 @@ test('what is published on the page is confirmed by name and lands where it says
   const page = await as('Ada', '/console/default/streams/orders/publish');
   await page.click('button.switch');
   await page.waitForSelector('body.editing');
-  await page.fill('label:has-text("Key") input', 'cust-7');
-  await page.fill('label:has-text("Headers") textarea', 'source=console');
-  await page.fill('label:has-text("Value") textarea', '{"from": "the page"}');
+  await page.fill('input[name=key]', 'cust-7');
+  await page.fill('textarea[name=headers]', 'source=console');
+  await page.fill('textarea[name=value]', '{"from": "the page"}');
   assert.match(await page.textContent('.command-text'), /felixctl pub orders '\{"from": "the page"\}' --key cust-7 -H source=console/);
   await page.click('button[type=submit]:has-text("Publish")');
   assert.match(await page.textContent('dialog'), /stream orders under key cust-7/);

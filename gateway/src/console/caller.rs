@@ -36,7 +36,7 @@ pub(super) struct Caller {
 pub(super) struct Onlooker {
     pub(super) app: App,
     pub(super) person: Arc<Person>,
-    pub(super) place: OwnedSemaphorePermit,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Caller {
@@ -68,7 +68,11 @@ impl FromRequestParts<App> for Onlooker {
         let person = person(parts, app).await?;
         let place = place(&person.lives, "live views", LIVES)?;
         let app = app.clone();
-        Ok(Self { app, person, place })
+        Ok(Self {
+            app,
+            person,
+            _place: place,
+        })
     }
 }
 

@@ -28,7 +28,7 @@ mod streams;
 mod tail;
 
 use axum::extract::DefaultBodyLimit;
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use axum::{Router, middleware};
 
 use crate::app::App;
@@ -54,7 +54,11 @@ fn api(app: &App) -> Router<App> {
         .merge(of_streams())
         .merge(of_caches())
         .merge(of_groups())
-        .fallback(|| async { Refusal::not_found("the console's API has no such path") })
+        // A route and no fallback: the page answers for every other path below `/console`.
+        .route(
+            "/{*rest}",
+            any(|| async { Refusal::not_found("the console's API has no such path") }),
+        )
         .layer(DefaultBodyLimit::max(limits::BODY_BYTES))
         .layer(middleware::from_fn_with_state(app.clone(), caller::guard))
         .layer(middleware::from_fn(refusal::finish))

@@ -121,7 +121,7 @@ impl Refusal {
             Retry::Retry | Retry::Redirect => (Again::Later, None),
             Retry::RetryAfter(after) => (Again::Later, u64::try_from(after.as_millis()).ok()),
             Retry::OutcomeUnknown => (Again::LookFirst, None),
-            _ => (Again::Never, None),
+            Retry::Fatal | _ => (Again::Never, None),
         };
         let status = status_of(code, again);
         let code = if status == StatusCode::UNAUTHORIZED {
@@ -194,7 +194,9 @@ impl From<ReadFailed> for Refusal {
                 Self::new(StatusCode::CONFLICT, "offset_in_future", failed).with_number(Some(next))
             }
             ReadFailed::Call(failed) => failed.into(),
-            other => Self::of_client(other.code(), other.retry(), other.to_string()),
+            other @ (ReadFailed::Ended(_) | _) => {
+                Self::of_client(other.code(), other.retry(), other.to_string())
+            }
         }
     }
 }
@@ -203,7 +205,11 @@ impl From<PublishFailed> for Refusal {
     fn from(failed: PublishFailed) -> Self {
         match failed {
             PublishFailed::Call(failed) => failed.into(),
-            other => Self::of_client(other.code(), other.retry(), other.to_string()),
+            other @ (PublishFailed::TooLarge { .. }
+            | PublishFailed::Malformed { .. }
+            | PublishFailed::OffsetMismatch { .. }
+            | PublishFailed::ProducerEnded { .. }
+            | _) => Self::of_client(other.code(), other.retry(), other.to_string()),
         }
     }
 }

@@ -30,7 +30,10 @@ impl View {
         }
         let response = request.send().await.unwrap();
         assert_eq!(response.headers()["content-type"], "text/event-stream");
-        Self { response, rest: String::new() }
+        Self {
+            response,
+            rest: String::new(),
+        }
     }
 
     async fn next(&mut self) -> Told {
@@ -40,15 +43,23 @@ impl View {
                     let line = event.lines().find_map(|line| line.strip_prefix(name));
                     line.unwrap_or_default().trim().to_owned()
                 };
-                let told = Told { name: field("event:"), id: field("id:"), data: serde_json::from_str(&field("data:")).unwrap_or_default() };
+                let told = Told {
+                    name: field("event:"),
+                    id: field("id:"),
+                    data: serde_json::from_str(&field("data:")).unwrap_or_default(),
+                };
                 self.rest = rest.to_owned();
                 if told.name.is_empty() {
                     continue;
                 }
                 return told;
             }
-            let chunk = timeout(Duration::from_secs(30), self.response.chunk()).await.unwrap().unwrap();
-            self.rest.push_str(&String::from_utf8_lossy(&chunk.expect("the view goes on")));
+            let chunk = timeout(Duration::from_secs(30), self.response.chunk())
+                .await
+                .unwrap()
+                .unwrap();
+            self.rest
+                .push_str(&String::from_utf8_lossy(&chunk.expect("the view goes on")));
         }
     }
 
@@ -76,14 +87,26 @@ async fn a_tail_that_comes_back_with_its_last_id_misses_nothing() {
     let ann = node.admin("dev");
     let mut view = View::open(&ann, TAIL, None).await;
     let first = view.next().await;
-    assert_eq!((first.name.as_str(), first.id.as_str()), ("position", "0:10"));
+    assert_eq!(
+        (first.name.as_str(), first.id.as_str()),
+        ("position", "0:10")
+    );
     drop(view);
     // It saw nothing, and still comes back to what was published meanwhile.
     publish(&node, "orders", 5).await;
     let mut view = View::open(&ann, TAIL, Some(&first.id)).await;
     let (records, id) = view.records(5).await;
-    assert_eq!(records.iter().map(|one| one["offset"].as_u64().unwrap()).collect::<Vec<_>>(), [10, 11, 12, 13, 14]);
-    assert_eq!((text(&records[0]["value"]), text(&records[0]["key"])), ("record 0".to_owned(), "k".to_owned()));
+    assert_eq!(
+        records
+            .iter()
+            .map(|one| one["offset"].as_u64().unwrap())
+            .collect::<Vec<_>>(),
+        [10, 11, 12, 13, 14]
+    );
+    assert_eq!(
+        (text(&records[0]["value"]), text(&records[0]["key"])),
+        ("record 0".to_owned(), "k".to_owned())
+    );
     assert_eq!(id, "0:15");
     let mut earlier = View::open(&ann, &format!("{TAIL}?shard=0&from=3"), None).await;
     assert_eq!(earlier.records(12).await.0[0]["offset"], 3);
@@ -98,7 +121,10 @@ async fn changes_of_a_cache_are_told_as_they_are_committed() {
     cache.put("b", "0").await.unwrap();
     cache.put("a1", "1").await.unwrap();
     let told = view.next().await;
-    assert_eq!((told.name.as_str(), told.data[0]["key"].as_str()), ("changes", Some("a1")));
+    assert_eq!(
+        (told.name.as_str(), told.data[0]["key"].as_str()),
+        ("changes", Some("a1"))
+    );
     assert_eq!(text(&told.data[0]["value"]), "1");
 }
 

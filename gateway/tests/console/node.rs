@@ -118,7 +118,13 @@ impl Node {
 
     /// The administrator with no more than these rights, `action:object` each; with all of them for none.
     pub(crate) fn person(&self, tenant: &str, rights: &[&str]) -> Person<'_> {
-        let token = mint(&self.controlplane, tenant, "p:admin", "felix-broker", rights);
+        let token = mint(
+            &self.controlplane,
+            tenant,
+            "p:admin",
+            "felix-broker",
+            rights,
+        );
         Person { node: self, token }
     }
 
@@ -137,7 +143,15 @@ impl Node {
 }
 
 /// The smallest scope there is: the console has no part in it.
-const SCOPE: &str = "field = \"board\"\n\n[[streams]]\nalias = \"edits\"\nname = \"board-{scope}-edits\"\nactions = [\"subscribe\"]\n";
+const SCOPE: &str = r#"
+[scope]
+field = "board"
+
+[[scope.streams]]
+alias = "edits"
+name = "board-{scope}-edits"
+actions = ["subscribe"]
+"#;
 
 impl Person<'_> {
     /// Asks for something.
@@ -147,7 +161,10 @@ impl Person<'_> {
 
     /// Changes something, as the page does.
     pub(crate) async fn change(&self, method: Method, path: &str, body: Value) -> Answer {
-        let request = self.open(method, path).header("x-felix-console", "1").json(&body);
+        let request = self
+            .open(method, path)
+            .header("x-felix-console", "1")
+            .json(&body);
         read(request.send().await.unwrap()).await
     }
 
@@ -183,7 +200,13 @@ impl Answer {
 
     /// Status and code of a refusal, which has an id of its request.
     pub(crate) fn refused(&self) -> (u16, &str) {
-        assert!(self.body["request_id"].as_str().is_some_and(|id| id.len() == 16), "{}", self.body);
+        assert!(
+            self.body["request_id"]
+                .as_str()
+                .is_some_and(|id| id.len() == 16),
+            "{}",
+            self.body
+        );
         (self.status.as_u16(), self.body["code"].as_str().unwrap())
     }
 }
@@ -233,6 +256,9 @@ fn mint(
         permissions: rights.iter().map(ToString::to_string).collect(),
         ..DevTokenSpec::default()
     };
-    let answer = controlplane.dev_tokens().mint(&tenant.parse().unwrap(), &spec).unwrap();
+    let answer = controlplane
+        .dev_tokens()
+        .mint(&tenant.parse().unwrap(), &spec)
+        .unwrap();
     answer.felix_token
 }

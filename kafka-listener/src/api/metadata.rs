@@ -52,7 +52,7 @@ pub(super) async fn answer(
         }
     };
     let (host, port) = &ctx.shared.advertised;
-    let node = BrokerId(ctx.shared.config.node_id);
+    let node = BrokerId(ctx.shared.node_id);
     let broker = MetadataResponseBroker::default()
         .with_node_id(node)
         .with_host(text(host))
@@ -179,7 +179,7 @@ async fn make(ctx: &Ctx, name: &str) -> Option<Arc<Topics>> {
 }
 
 fn found(ctx: &Ctx, topic: &Topic, operations: bool) -> MetadataResponseTopic {
-    let node = BrokerId(ctx.shared.config.node_id);
+    let node = BrokerId(ctx.shared.node_id);
     let shards = i32::try_from(topic.stream.shards).unwrap_or(i32::MAX);
     let partitions = (0..shards).map(|shard| {
         MetadataResponsePartition::default()

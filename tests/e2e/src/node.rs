@@ -51,6 +51,8 @@ pub struct Ready {
     pub broker_admin_url: String,
     /// The listener that mints tokens.
     pub bootstrap_url: String,
+    /// Where Kafka clients connect.
+    pub kafka_bootstrap: String,
 }
 
 /// Why a node did not do what was asked.

@@ -8,9 +8,9 @@ import { field } from "../parts.js";
 import { link } from "../router.js";
 import { state } from "../state.js";
 export function publish({ root, space, stream, signal, query }) {
-    const key = h("input", { type: "text", value: query.get("key") ?? "", placeholder: "none", autocomplete: "off", spellcheck: "false" });
-    const headers = h("textarea", { rows: 2, placeholder: "source=web\ntrace=42", spellcheck: "false" });
-    const value = h("textarea", { rows: 9, placeholder: "{\"id\": 1}", spellcheck: "false" });
+    const key = h("input", { name: "key", type: "text", value: query.get("key") ?? "", placeholder: "none", autocomplete: "off", spellcheck: "false" });
+    const headers = h("textarea", { name: "headers", rows: 2, placeholder: "source=web\ntrace=42", spellcheck: "false" });
+    const value = h("textarea", { name: "value", rows: 9, placeholder: "{\"id\": 1}", spellcheck: "false" });
     const said = h("div", {});
     const button = h("button", { type: "submit", class: "primary" }, "Publish");
     const size = h("span", { class: "muted" });

@@ -41,12 +41,13 @@ find("#sign-out").addEventListener("click", () => {
   void signIn.signOut({ atProvider: true }).catch(() => undefined);
   ask(null);
 });
-app.onSignedOut = (reason) => {
+app.onSignedOut = ({ reason, message }) => {
   // Whoever signs in next may be somebody else: nothing is kept for him.
   void signIn.signOut();
   const unsent = app.room?.outbox.pending.length ?? 0;
   app.leave();
-  ask(`You were signed out: ${reason}.${unsent === 0 ? "" : ` ${unsent} edits had not been sent and are lost.`}`);
+  const lost = unsent === 0 ? "" : ` ${unsent} edits had not been sent and are lost.`;
+  ask(reason === "forbidden" ? `This board is not open to you: ${message}.` : `You were signed out: ${message}.${lost}`);
 };
 
 boardInAddress();

@@ -141,6 +141,9 @@ export function refusalError(refusal) {
         return new RateLimitedError(refusal.message, refusal.retryAfterMs ?? 0);
     if (refusal.code === "trimmed" && refusal.oldest !== null)
         return new TrimmedError(refusal.message, refusal.oldest);
-    const again = ["publish_failed", "counter_failed", "cache_failed", "read_failed", "state_failed", "unavailable"];
-    return new RefusedError(refusal.code, refusal.message, again.includes(refusal.code) ? "later" : "no");
+    // A broker that went away in the middle of a write is one of the reasons for the first three.
+    if (["publish_failed", "counter_failed", "cache_failed"].includes(refusal.code))
+        return new RefusedError(refusal.code, refusal.message, "ask_first");
+    const later = ["read_failed", "state_failed", "unavailable"].includes(refusal.code);
+    return new RefusedError(refusal.code, refusal.message, later ? "later" : "no");
 }

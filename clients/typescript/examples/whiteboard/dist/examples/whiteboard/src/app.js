@@ -77,7 +77,7 @@ export class App {
         document.title = `${board} · Whiteboard`;
         const client = new FelixClient({ ...visitor.client, scope: { field: "board", value: board } });
         this.#client = client;
-        client.on("unauthorized", (error) => this.onSignedOut(error.message));
+        client.on("unauthorized", (error) => this.onSignedOut(error));
         client.on("state", () => this.#refresh());
         this.#room = new Room(client, {
             board: (whole) => this.#showBoard(whole),
