@@ -11,7 +11,7 @@ use felix_auth::oidc::{
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use crate::idp::{Key, Mood};
+use crate::idp::{Idp, Key, Mood};
 use crate::{HERE, NOW, World, read};
 
 #[tokio::test]
@@ -29,6 +29,36 @@ async fn a_thousand_forged_tokens_with_random_key_ids_cause_at_most_two_key_fetc
     }
     assert!(world.idp.key_fetches() <= 2, "{}", world.idp.key_fetches());
     assert_eq!(world.idp.discoveries(), 1);
+}
+
+#[tokio::test]
+async fn a_provider_behind_tls_is_believed_by_who_trusts_its_authority_and_by_nobody_else() {
+    let certificate = || rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let (own, other) = (certificate(), certificate());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![own.cert.der().clone()],
+            own.signing_key.serialize_der().try_into().unwrap(),
+        )
+        .unwrap();
+    let mut world = World::new().await;
+    world.idp = Idp::start_tls(&[&world.key], tls).await;
+    let token = world.token(|_| {});
+    for (root, trusted) in [(None, false), (Some(&other), false), (Some(&own), true)] {
+        let roots = root
+            .map(|root| root.cert.der().clone())
+            .into_iter()
+            .collect();
+        let fetch = HttpFetch::trusting(HERE, roots);
+        world.verifier = Verifier::new(Arc::new(fetch), Algorithms::default());
+        let verified = world.verify(&token).await;
+        assert_eq!(verified.is_ok(), trusted, "{verified:?}");
+    }
+    assert_eq!((world.idp.key_fetches(), world.idp.discoveries()), (1, 1));
 }
 
 #[tokio::test]

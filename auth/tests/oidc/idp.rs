@@ -14,8 +14,9 @@ use jsonwebtoken::{Algorithm, EncodingKey};
 use rsa::pkcs1::EncodeRsaPrivateKey;
 use rsa::rand_core::{TryCryptoRng, TryRng};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
 /// How the key set is answered.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +37,7 @@ pub(crate) enum Mood {
 }
 
 pub(crate) struct Idp {
-    /// Its name, an `http` URL.
+    /// Its name, an `http` URL, or `https` if it was started with a certificate.
     pub(crate) issuer: String,
     state: Arc<State>,
 }
@@ -53,8 +54,19 @@ struct State {
 
 impl Idp {
     pub(crate) async fn start(keys: &[&Key]) -> Self {
+        Self::serve(keys, None).await
+    }
+
+    /// As [`Idp::start`], over TLS.
+    pub(crate) async fn start_tls(keys: &[&Key], tls: rustls::ServerConfig) -> Self {
+        Self::serve(keys, Some(TlsAcceptor::from(Arc::new(tls)))).await
+    }
+
+    async fn serve(keys: &[&Key], tls: Option<TlsAcceptor>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let issuer = format!("http://{}", listener.local_addr().unwrap());
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let own = format!("{scheme}://{}", listener.local_addr().unwrap());
+        let issuer = own.clone();
         let state = Arc::new(State::default());
         state.issuer.lock().unwrap().clone_from(&issuer);
         let idp = Self { issuer, state };
@@ -62,7 +74,18 @@ impl Idp {
         let state = Arc::clone(&idp.state);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(answer(stream, Arc::clone(&state)));
+                let (state, tls, own) = (Arc::clone(&state), tls.clone(), own.clone());
+                tokio::spawn(async move {
+                    match tls {
+                        None => answer(stream, &own, &state).await,
+                        Some(tls) => {
+                            // Who does not trust the certificate is gone.
+                            if let Ok(stream) = tls.accept(stream).await {
+                                answer(stream, &own, &state).await;
+                            }
+                        }
+                    }
+                });
             }
         });
         idp
@@ -189,7 +212,7 @@ impl TryRng for Os {
 
 impl TryCryptoRng for Os {}
 
-async fn answer(mut stream: TcpStream, state: Arc<State>) {
+async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, own: &str, state: &State) {
     let mut request = Vec::new();
     let mut chunk = [0; 1024];
     while !request.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -201,7 +224,6 @@ async fn answer(mut stream: TcpStream, state: Arc<State>) {
     let text = String::from_utf8_lossy(&request);
     let path = text.split(' ').nth(1).unwrap_or_default().to_owned();
     let issuer = state.issuer.lock().unwrap().clone();
-    let own = format!("http://{}", stream.local_addr().unwrap());
     let response = match path.as_str() {
         "/.well-known/openid-configuration" => {
             state.discoveries.fetch_add(1, Ordering::SeqCst);

@@ -22,7 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use support::{Process, bootstrap, command, create, http, names};
+use support::{Process, bootstrap, command, create, http, made, names};
 use test_server::TestServer;
 
 /// Stands in the URL; the server trusts everybody, so only whether it is shown matters.
@@ -158,7 +158,7 @@ async fn metadata_goes_to_a_database_and_back_byte_for_byte() {
     let mut process = Process::start(&[old]);
     let token = bootstrap(&http, &process).await;
     for n in 0..20 {
-        create(&http, &process.api, &token, &format!("s{n}")).await;
+        made(&http, &process.api, &token, &format!("s{n}")).await;
     }
     let in_use = run(&[old], &["backup", &at("refused")]);
     assert!(in_use.is_err(), "{in_use:?}");
@@ -192,7 +192,7 @@ async fn metadata_goes_to_a_database_and_back_byte_for_byte() {
     assert_eq!(records(&at("one")), records(&at("three")));
     let mut process = Process::start(&[new]);
     assert_eq!(names(&http, &process.api, &token).await.len(), 20);
-    create(&http, &process.api, &token, "another").await;
+    made(&http, &process.api, &token, "another").await;
     process.kill();
 
     // What is not empty takes nothing.

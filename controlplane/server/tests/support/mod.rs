@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
+pub(crate) mod cluster;
+
 const BOOTSTRAP: &str = "the bootstrap token";
 
 /// A control plane in a process of its own, which is killed when this is dropped.
@@ -120,32 +122,59 @@ async fn bootstrap_with(http: &reqwest::Client, process: &Process, spec: Value) 
         "http://{}/internal/bootstrap/tenants/acme",
         process.bootstrap
     );
-    let post = |url: String, body: Value| {
-        http.post(url)
-            .header("X-Felix-Bootstrap-Token", BOOTSTRAP)
-            .json(&body)
-            .send()
+    let post = |url: &str, body: &Value| {
+        let request = http.post(url).header("X-Felix-Bootstrap-Token", BOOTSTRAP);
+        request.json(body)
     };
-    let done = post(format!("{base}/initialize"), spec).await.unwrap();
-    assert_eq!(done.status(), 200);
+    let url = format!("{base}/initialize");
+    let done = settled(|| post(&url, &spec)).await;
+    // The first answer may have been lost with the leader who made it.
+    assert!(done.is(200) || done.again && done.is(409), "{done:?}");
     let ask = json!({"principal": "p:admin", "audience": "felix-controlplane"});
-    let minted: Value = post(format!("{base}/dev-token"), ask)
-        .await
-        .unwrap()
-        .json()
-        .await
-        .unwrap();
-    let token = minted["felix_token"].as_str().unwrap().to_owned();
+    let url = format!("{base}/dev-token");
+    let minted = settled(|| post(&url, &ask)).await;
+    let token = minted.body["felix_token"].as_str();
+    let token = token.unwrap_or_else(|| panic!("{minted:?}")).to_owned();
     let url = format!("http://{}/v1/tenants/acme/namespaces", process.api);
-    let made = http
-        .post(url)
-        .bearer_auth(&token)
-        .json(&json!({"namespace": "ns"}))
-        .send()
-        .await
-        .unwrap();
-    assert_eq!(made.status(), 201);
+    let namespace = json!({"namespace": "ns"});
+    let made = settled(|| http.post(&url).bearer_auth(&token).json(&namespace)).await;
+    assert!(made.is(201) || made.again && made.is(200), "{made:?}");
     token
+}
+
+/// An answer, and whether it was not the first.
+#[derive(Debug)]
+pub(crate) struct Settled {
+    status: u16,
+    pub(crate) body: Value,
+    /// It was asked before without an answer that says what became of it.
+    pub(crate) again: bool,
+}
+
+impl Settled {
+    pub(crate) fn is(&self, status: u16) -> bool {
+        self.status == status
+    }
+}
+
+/// Asks until the answer is not that there is no leader, which an election brings about at any time on a busy machine.
+pub(crate) async fn settled(request: impl Fn() -> reqwest::RequestBuilder) -> Settled {
+    let mut again = false;
+    loop {
+        let answer = request().send().await.unwrap();
+        let status = answer.status().as_u16();
+        if status != 503 {
+            let body = answer.text().await.unwrap();
+            let body = serde_json::from_str(&body).unwrap_or_default();
+            return Settled {
+                status,
+                body,
+                again,
+            };
+        }
+        again = true;
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Creates a plain durable stream; the status of the answer, `None` when there was none.
@@ -155,6 +184,22 @@ pub(crate) async fn create(
     token: &str,
     name: &str,
 ) -> Option<u16> {
+    let sent = new_stream(http, api, token, name).send().await;
+    sent.ok().map(|response| response.status().as_u16())
+}
+
+/// Creates one that is not there, however long the members have no leader.
+pub(crate) async fn made(http: &reqwest::Client, api: &str, token: &str, name: &str) {
+    let made = settled(|| new_stream(http, api, token, name)).await;
+    assert!(made.is(201) || made.again && made.is(200), "{made:?}");
+}
+
+fn new_stream(
+    http: &reqwest::Client,
+    api: &str,
+    token: &str,
+    name: &str,
+) -> reqwest::RequestBuilder {
     let stream = json!({
         "stream": name,
         "kind": "Stream",
@@ -165,8 +210,7 @@ pub(crate) async fn create(
         "durable": true,
     });
     let url = format!("http://{api}/v1/tenants/acme/namespaces/ns/streams");
-    let sent = http.post(url).bearer_auth(token).json(&stream).send().await;
-    sent.ok().map(|response| response.status().as_u16())
+    http.post(url).bearer_auth(token).json(&stream)
 }
 
 /// The names of all streams, by the newest state there is; asked again while the members have no leader, which an
@@ -175,17 +219,10 @@ pub(crate) async fn names(http: &reqwest::Client, api: &str, token: &str) -> Vec
     let url = format!(
         "http://{api}/v1/tenants/acme/namespaces/ns/streams?limit=10000&consistency=linearizable"
     );
-    loop {
-        let sent = http.get(&url).bearer_auth(token).send().await.unwrap();
-        let (status, page) = (sent.status(), sent.json::<Value>().await.unwrap());
-        if status == 503 && page["code"] == "not_ready" {
-            tokio::task::yield_now().await;
-            continue;
-        }
-        let items = page["items"].as_array().unwrap_or_else(|| panic!("{page}"));
-        return items
-            .iter()
-            .map(|item| item["stream"].as_str().unwrap().to_owned())
-            .collect();
-    }
+    let page = settled(|| http.get(&url).bearer_auth(token)).await.body;
+    let items = page["items"].as_array().unwrap_or_else(|| panic!("{page}"));
+    items
+        .iter()
+        .map(|item| item["stream"].as_str().unwrap().to_owned())
+        .collect()
 }
