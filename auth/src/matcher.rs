@@ -1,15 +1,16 @@
 //! The compiled form of a token's grants.
 
-use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use crate::action::Action;
 use crate::object::Object;
-use crate::permission::Permission;
+use crate::permission::{Grant, Permission};
 use crate::resource::Resource;
 
-mod draft;
+mod build;
+mod names;
 
-use draft::RulesDraft;
+use names::{Names, Scoped, Span, Table, Texts, TextsDraft};
 
 /// Everything one principal may do, compiled once when his token is verified.
 ///
@@ -21,9 +22,14 @@ use draft::RulesDraft;
 #[derive(Clone, Debug, Default)]
 pub struct Permissions {
     tenant: Box<str>,
-    grants: Box<[Permission]>,
+    /// The names that the rules speak of.
+    texts: Texts,
     /// Sorted by action.
     rules: Box<[(Action, Rules)]>,
+    /// The grants as they were written, in their order.
+    written: Box<[Span]>,
+    /// The same, read, once somebody has asked for them: most never do.
+    grants: OnceLock<Box<[Permission]>>,
 }
 
 impl Permissions {
@@ -36,19 +42,11 @@ impl Permissions {
             .collect();
         grants.sort_unstable();
         grants.dedup();
-        // Permissions order by action first.
-        let rules = grants
-            .chunk_by(|one, next| one.action == next.action)
-            .filter_map(|same| {
-                let mut draft = RulesDraft::default();
-                same.iter().for_each(|grant| draft.add(&grant.object));
-                Some((same.first()?.action, draft.finish()))
-            })
-            .collect();
+        let read: Vec<Grant<'_>> = grants.iter().map(Grant::from).collect();
+        let compiled = Self::of_sorted(tenant, &read, TextsDraft::default());
         Self {
-            tenant: tenant.into(),
-            rules,
-            grants: grants.into_boxed_slice(),
+            grants: OnceLock::from(grants.into_boxed_slice()),
+            ..compiled
         }
     }
 
@@ -56,10 +54,37 @@ impl Permissions {
     /// token stays good for what is understood.
     #[must_use]
     pub fn compile_claim<'a>(tenant: &str, perms: impl IntoIterator<Item = &'a str>) -> Self {
-        Self::compile(
-            tenant,
-            perms.into_iter().filter_map(|text| text.parse().ok()),
-        )
+        let read = perms
+            .into_iter()
+            .filter_map(|text| Some((Grant::parse(text).ok()?, text)));
+        let own = |grant: &Grant<'_>| grant.object.tenant().is_none_or(|owner| owner == tenant);
+        let mut read: Vec<(Grant<'_>, &str)> = read.filter(|(grant, _)| own(grant)).collect();
+        read.sort_unstable_by_key(|(grant, _)| *grant);
+        read.dedup_by_key(|(grant, _)| *grant);
+        let bytes = read.iter().map(|(_, text)| 2 * text.len()).sum();
+        let mut texts = TextsDraft::with_capacity(bytes);
+        let written = read.iter().map(|(_, text)| texts.add(text)).collect();
+        let grants: Vec<Grant<'_>> = read.into_iter().map(|(grant, _)| grant).collect();
+        Self {
+            written,
+            ..Self::of_sorted(tenant, &grants, texts)
+        }
+    }
+
+    /// Compiles grants that are sorted, without repeats, and of no other tenant.
+    fn of_sorted(tenant: &str, grants: &[Grant<'_>], mut texts: TextsDraft) -> Self {
+        // Grants order by action first.
+        let rules = grants
+            .chunk_by(|one, next| one.action == next.action)
+            .filter_map(|same| Some((same.first()?.action, build::rules(same, &mut texts))))
+            .collect();
+        Self {
+            tenant: tenant.into(),
+            rules,
+            texts: texts.finish(),
+            written: Box::default(),
+            grants: OnceLock::new(),
+        }
     }
 
     /// The tenant the grants act in.
@@ -71,7 +96,12 @@ impl Permissions {
     /// The grants that were understood and are over the own tenant, the cluster or a node. Sorted, without repeats.
     #[must_use]
     pub fn grants(&self) -> &[Permission] {
-        &self.grants
+        self.grants.get_or_init(|| {
+            let written = self.written.iter();
+            written
+                .filter_map(|text| self.texts.get(*text).parse().ok())
+                .collect()
+        })
     }
 
     /// Whether the principal may do this to that. Allocates nothing.
@@ -83,6 +113,7 @@ impl Permissions {
         {
             return false;
         }
+        let texts = &self.texts;
         let own = self.rules(action);
         if let Resource::Group {
             namespace,
@@ -92,24 +123,24 @@ impl Permissions {
         } = *resource
         {
             match own.map_or(Said::Nothing, |rules| {
-                rules.groups.say(namespace, stream, group)
+                rules.groups.say(texts, namespace, stream, group)
             }) {
                 Said::Yes => return true,
                 Said::No => return false,
                 Said::Nothing => {}
             }
         }
-        own.is_some_and(|rules| rules.cover(resource))
+        own.is_some_and(|rules| rules.cover(texts, resource))
             || action.implied_by().iter().any(|wider| {
                 self.rules(*wider)
-                    .is_some_and(|rules| rules.cover(resource))
+                    .is_some_and(|rules| rules.cover(texts, resource))
             })
     }
 
     /// Whether some grant of this action holds the object within its scope, as the writing of rules requires.
     #[must_use]
     pub fn holds(&self, action: Action, object: &Object) -> bool {
-        self.grants
+        self.grants()
             .iter()
             .any(|grant| grant.action == action && grant.object.holds(object))
     }
@@ -137,31 +168,31 @@ struct Rules {
 }
 
 impl Rules {
-    fn cover(&self, resource: &Resource<'_>) -> bool {
+    fn cover(&self, texts: &Texts, resource: &Resource<'_>) -> bool {
         match *resource {
             Resource::Cluster => self.cluster,
-            Resource::Node(node) => self.nodes.cover(node),
+            Resource::Node(node) => self.nodes.cover(texts, node),
             Resource::Tenant(_) => self.tenant,
-            Resource::Namespace { namespace, .. } => self.namespaces.cover(namespace),
+            Resource::Namespace { namespace, .. } => self.namespaces.cover(texts, namespace),
             Resource::Stream {
                 namespace, stream, ..
             }
             | Resource::Group {
                 namespace, stream, ..
-            } => self.streams.cover(namespace, stream),
+            } => self.streams.cover(texts, namespace, stream),
             Resource::Cache {
                 namespace, cache, ..
-            } => self.caches.cover(namespace, cache),
+            } => self.caches.cover(texts, namespace, cache),
             Resource::CacheKey {
                 namespace,
                 cache,
                 key,
                 ..
             } => {
-                self.caches.cover(namespace, cache)
+                self.caches.cover(texts, namespace, cache)
                     || self
-                        .keys_of(namespace, cache)
-                        .is_some_and(|keys| keys.cover(key))
+                        .keys_of(texts, namespace, cache)
+                        .is_some_and(|keys| keys.cover(texts, key))
             }
             Resource::CachePrefix {
                 namespace,
@@ -169,93 +200,16 @@ impl Rules {
                 prefix,
                 ..
             } => {
-                self.caches.cover(namespace, cache)
+                self.caches.cover(texts, namespace, cache)
                     || self
-                        .keys_of(namespace, cache)
-                        .is_some_and(|keys| keys.cover_prefix(prefix))
+                        .keys_of(texts, namespace, cache)
+                        .is_some_and(|keys| keys.cover_prefix(texts, prefix))
             }
         }
     }
 
-    fn keys_of(&self, namespace: &str, cache: &str) -> Option<&Names> {
-        self.keys.get(namespace)?.get(cache)
-    }
-}
-
-/// A sorted map with few entries and no spare room.
-#[derive(Clone, Debug)]
-struct Table<V>(Box<[(Box<str>, V)]>);
-
-impl<V> Default for Table<V> {
-    fn default() -> Self {
-        Self(Box::default())
-    }
-}
-
-impl<V> Table<V> {
-    fn get(&self, key: &str) -> Option<&V> {
-        let at = self
-            .0
-            .binary_search_by(|(held, _)| (**held).cmp(key))
-            .ok()?;
-        self.0.get(at).map(|(_, value)| value)
-    }
-
-    fn from_sorted<D>(draft: BTreeMap<Box<str>, D>, finish: impl Fn(D) -> V) -> Self {
-        Self(
-            draft
-                .into_iter()
-                .map(|(key, value)| (key, finish(value)))
-                .collect(),
-        )
-    }
-}
-
-/// A set of names: all, some by prefix, some by name.
-#[derive(Clone, Debug, Default)]
-struct Names {
-    any: bool,
-    exact: Box<[Box<str>]>,
-    /// Sorted, and none begins with another. So the last one not after a name is the only one that can be its prefix.
-    prefixes: Box<[Box<str>]>,
-}
-
-impl Names {
-    fn cover(&self, name: &str) -> bool {
-        self.any
-            || self
-                .exact
-                .binary_search_by(|held| (**held).cmp(name))
-                .is_ok()
-            || self.cover_prefix(name)
-    }
-
-    /// Whether every name that begins with `prefix` is covered.
-    fn cover_prefix(&self, prefix: &str) -> bool {
-        if self.any {
-            return true;
-        }
-        let after = self.prefixes.partition_point(|held| **held <= *prefix);
-        after
-            .checked_sub(1)
-            .and_then(|at| self.prefixes.get(at))
-            .is_some_and(|held| prefix.starts_with(&**held))
-    }
-}
-
-#[derive(Clone, Debug, Default)]
-struct Scoped {
-    everywhere: bool,
-    spaces: Table<Names>,
-}
-
-impl Scoped {
-    fn cover(&self, namespace: &str, name: &str) -> bool {
-        self.everywhere
-            || self
-                .spaces
-                .get(namespace)
-                .is_some_and(|names| names.cover(name))
+    fn keys_of(&self, texts: &Texts, namespace: &str, cache: &str) -> Option<&Names> {
+        self.keys.get(texts, namespace)?.get(texts, cache)
     }
 }
 
@@ -283,18 +237,18 @@ struct GroupSpace {
 }
 
 impl Groups {
-    fn say(&self, namespace: &str, stream: &str, group: &str) -> Said {
+    fn say(&self, texts: &Texts, namespace: &str, stream: &str, group: &str) -> Said {
         if self.everywhere {
             return Said::Yes;
         }
-        let Some(space) = self.spaces.get(namespace) else {
+        let Some(space) = self.spaces.get(texts, namespace) else {
             return Said::Nothing;
         };
         if space.any {
             return Said::Yes;
         }
-        match space.streams.get(stream) {
-            Some(names) if names.cover(group) => Said::Yes,
+        match space.streams.get(texts, stream) {
+            Some(names) if names.cover(texts, group) => Said::Yes,
             Some(_) => Said::No,
             None => Said::Nothing,
         }
@@ -464,6 +418,23 @@ mod tests {
         ];
         check(&grants, "stream.publish", stream("ns", "s"), true);
         assert_eq!(compile(&grants).grants().len(), 1);
+    }
+
+    #[test]
+    fn the_grants_of_a_claim_read_back_sorted_and_without_repeats() {
+        let texts = [
+            "stream.subscribe:stream:t/ns/b",
+            "stream.publish:stream:t/ns/room.*",
+            "stream.publish:stream:t/ns/b",
+            "cache.read:cache:t/ns/c/*",
+            "cache.read:cache:t/ns/c",
+            "stream.publish:stream:t/ns/b",
+        ];
+        let parsed = texts.map(|text| text.parse::<Permission>().unwrap());
+        let (claimed, given) = (compile(&texts), Permissions::compile("t", parsed));
+        assert_eq!(claimed.grants(), given.grants());
+        assert_eq!(claimed.grants().len(), 4);
+        assert_eq!(claimed.clone().grants(), given.clone().grants());
     }
 
     #[test]

@@ -16,8 +16,10 @@ use crate::resource::Resource;
 
 mod concrete;
 mod parse;
+pub(crate) mod shape;
 
 pub use parse::BadObject;
+pub(crate) use parse::cut;
 
 /// A name, or the names that begin with something, or any name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,7 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::action::{Action, UnknownAction};
-use crate::object::{BadObject, Object};
+use crate::object::shape::Shape;
+use crate::object::{BadObject, Object, cut};
 
 /// A grant as tokens carry it, `action:object`, for example `cache.write:cache:t1/ns/state/room1/*`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,10 +44,43 @@ impl Permission {
     /// # Errors
     /// [`BadPermission::KeyForAction`] when the object is a key and the action is not about keys.
     pub fn new(action: Action, object: Object) -> Result<Self, BadPermission> {
-        if matches!(object, Object::CacheKey { .. }) && !action.takes_keys() {
-            return Err(BadPermission::KeyForAction { action });
-        }
+        fits(action, Shape::from(&object))?;
         Ok(Self { action, object })
+    }
+}
+
+/// A grant as it stands in a text. In the order of [`Permission`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Grant<'a> {
+    pub(crate) action: Action,
+    pub(crate) object: Shape<'a>,
+}
+
+impl<'a> Grant<'a> {
+    /// Reads `action:object`.
+    pub(crate) fn parse(text: &'a str) -> Result<Self, BadPermission> {
+        let (action, object) = cut(text, b':').ok_or(BadPermission::NoColon)?;
+        let (action, object) = (action.parse()?, Shape::parse(object)?);
+        fits(action, object)?;
+        Ok(Self { action, object })
+    }
+}
+
+impl<'a> From<&'a Permission> for Grant<'a> {
+    fn from(permission: &'a Permission) -> Self {
+        Self {
+            action: permission.action,
+            object: Shape::from(&permission.object),
+        }
+    }
+}
+
+fn fits(action: Action, object: Shape<'_>) -> Result<(), BadPermission> {
+    match object {
+        Shape::CacheKey { .. } if !action.takes_keys() => {
+            Err(BadPermission::KeyForAction { action })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -54,8 +88,9 @@ impl FromStr for Permission {
     type Err = BadPermission;
 
     fn from_str(text: &str) -> Result<Self, BadPermission> {
-        let (action, object) = text.split_once(':').ok_or(BadPermission::NoColon)?;
-        Self::new(action.parse()?, object.parse()?)
+        let Grant { action, object } = Grant::parse(text)?;
+        let object = Object::from(object);
+        Ok(Self { action, object })
     }
 }
 

@@ -234,17 +234,18 @@ impl<'a> Parts<'a> {
     /// Reads which key the token names, and refuses headers that no token of ours has.
     fn read_kid(&self) -> Result<String, TokenRefused> {
         let head = decoded(self.head)?;
-        let header: ReadHeader = object(&head)?;
-        if header.alg != "EdDSA" {
+        let header: ReadHeader<'_> = object(&head)?;
+        if header.alg.0 != "EdDSA" {
             return Err(TokenRefused::WrongAlgorithm);
         }
         if header.crit.is_some() {
             return Err(TokenRefused::CriticalHeader);
         }
-        if header.typ.is_some_and(|typ| !is_access_type(&typ)) {
+        if header.typ.is_some_and(|typ| !is_access_type(&typ.0)) {
             return Err(TokenRefused::WrongType);
         }
-        header.kid.ok_or(TokenRefused::UnknownKey)
+        let kid = header.kid.ok_or(TokenRefused::UnknownKey)?;
+        Ok(kid.0.into_owned())
     }
 }
 
@@ -257,10 +258,13 @@ fn is_access_type(typ: &str) -> bool {
 
 /// The parts of a header that decide anything.
 #[derive(Deserialize)]
-struct ReadHeader {
-    alg: String,
-    kid: Option<String>,
-    typ: Option<String>,
+struct ReadHeader<'a> {
+    #[serde(borrow)]
+    alg: Text<'a>,
+    #[serde(borrow)]
+    kid: Option<Text<'a>>,
+    #[serde(borrow)]
+    typ: Option<Text<'a>>,
     #[serde(default, deserialize_with = "present")]
     crit: Option<IgnoredAny>,
 }

@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::console::Console;
 use crate::door::Door;
 use crate::metrics::Metrics;
+use crate::rooms::Rooms;
 use crate::scope::Scope;
 use crate::scope::buckets::People;
 use crate::upstream::feed::Feeds;
@@ -30,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) scope: Arc<Scope>,
     /// What people have left of their limits.
     pub(crate) people: People,
+    /// Scopes whose streams and caches are there.
+    pub(crate) rooms: Rooms,
     /// Sessions by address and by person.
     pub(crate) at_ip: Arc<Slots<IpAddr>>,
     pub(crate) of_person: Arc<Slots<Arc<str>>>,

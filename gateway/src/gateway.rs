@@ -15,6 +15,7 @@ use crate::door::{Door, DoorRefused};
 use crate::limits::{DRAIN_TIMEOUT, SWEEP_INTERVAL, UPKEEP_INTERVAL};
 use crate::metrics::Metrics;
 use crate::pages::Pages;
+use crate::rooms::Rooms;
 use crate::scope::buckets::People;
 use crate::scope::{Scope, ScopeRefused};
 use crate::upstream::reach::{Reach, RootsRefused};
@@ -86,6 +87,7 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
     let app = App::new(Shared {
         metrics: Metrics::new(),
         people: People::new(&scope.limits),
+        rooms: Rooms::default(),
         at_ip: Arc::default(),
         of_person: Arc::default(),
         feeds: Arc::default(),

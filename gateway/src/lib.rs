@@ -24,6 +24,7 @@ mod listen;
 mod metrics;
 mod origin;
 mod pages;
+mod rooms;
 mod scope;
 mod session;
 mod sign_in;

@@ -44,9 +44,6 @@ pub(crate) const SOCKET_READ_BYTES: usize = 2 * 1024;
 /// What is written to a socket is handed to the system once it is this much, or when nothing more is at hand.
 pub(crate) const SOCKET_WRITE_BYTES: usize = 16 * 1024;
 
-/// What one socket may hold that the system does not take, beside one message.
-pub(crate) const SOCKET_UNSENT_BYTES_MAX: usize = 1024 * 1024;
-
 /// Bytes of a beacon's body: an ID token and a few names.
 pub(crate) const BEACON_BYTES_MAX: usize = 64 * 1024;
 
@@ -73,3 +70,6 @@ pub(crate) const TICK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long the writes of a browser may take that is told to go.
 pub(crate) const DRAIN_WRITES_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Rooms that are remembered to be there, so that joining them asks nobody.
+pub(crate) const ROOMS_KNOWN_MAX: usize = 100_000;

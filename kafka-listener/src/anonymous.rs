@@ -39,7 +39,7 @@ impl Nameless {
     pub(crate) fn new(
         given: Anonymous,
         names: &Names,
-            upstream: &Upstream,
+        upstream: &Upstream,
     ) -> Result<Self, StartRefused> {
         let refused = |error: &dyn std::fmt::Display| StartRefused::Anonymous(error.to_string());
         let tenant = given.tenant.parse().map_err(|error| refused(&error))?;

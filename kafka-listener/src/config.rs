@@ -3,8 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use figment::Figment;
-use figment::providers::{Env, Format, Serialized, Toml};
+use felix_process::{LoadRefused, flag};
 use serde::{Deserialize, Serialize};
 
 /// The configuration of one listener process. Unknown keys are refused.
@@ -18,18 +17,15 @@ pub struct Config {
     pub advertise: Option<String>,
     /// Where `/live`, `/ready` and `/metrics` answer over plain HTTP without authentication: keep it private.
     pub metrics_listen: SocketAddr,
-    /// The number that clients know this listener by. Listeners of one cluster have different ones.
-    pub node_id: i32,
     /// Brokers to begin with, `host:port`; more are learned from them.
     pub brokers: Vec<String>,
-    /// PEM file with the roots for the brokers' certificates; absent: the machine's own.
+    /// PEM file with the roots for the certificates of brokers and of an https control plane. Absent: the machine's own for
+    /// brokers, and of control planes only plain http on loopback is trusted.
     pub broker_ca: Option<PathBuf>,
     /// Name in the brokers' certificates, when it is not the one they are reached by.
     pub broker_name: Option<String>,
     /// Base URL of the control plane whose catalogue this listener follows.
     pub controlplane_url: String,
-    /// PEM file with the roots for an https control plane; absent: none are trusted but plain http on loopback.
-    pub controlplane_ca: Option<PathBuf>,
     /// File that holds this listener's token for the control plane.
     pub node_token_file: Option<PathBuf>,
     /// File that holds a refresh token of the token above. The listener renews the token at two thirds of its life and
@@ -60,12 +56,10 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 9092)),
             advertise: None,
             metrics_listen: SocketAddr::from(([127, 0, 0, 1], 8082)),
-            node_id: 1,
             brokers: vec!["127.0.0.1:5000".into()],
             broker_ca: None,
             broker_name: None,
             controlplane_url: "http://127.0.0.1:8443".into(),
-            controlplane_ca: None,
             node_token_file: None,
             node_refresh_token_file: None,
             tls_cert: None,
@@ -84,12 +78,10 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
     ("FELIX_KAFKA_BIND", "listen"),
     ("FELIX_KAFKA_ADVERTISE_ADDR", "advertise"),
     ("FELIX_KAFKA_METRICS_BIND", "metrics_listen"),
-    ("FELIX_KAFKA_NODE_ID", "node_id"),
     ("FELIX_KAFKA_BROKERS", "brokers"),
     ("FELIX_KAFKA_BROKER_CA", "broker_ca"),
     ("FELIX_KAFKA_BROKER_NAME", "broker_name"),
     ("FELIX_KAFKA_CONTROLPLANE_URL", "controlplane_url"),
-    ("FELIX_KAFKA_CONTROLPLANE_CA", "controlplane_ca"),
     ("FELIX_KAFKA_NODE_TOKEN_FILE", "node_token_file"),
     (
         "FELIX_KAFKA_NODE_REFRESH_TOKEN_FILE",
@@ -107,20 +99,12 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
 /// Why the configuration was refused. Nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigRefused {
-    /// A key is unknown, misspelt or has a bad value; the text names where it stands.
-    #[error("the configuration is refused: {0}")]
-    Value(#[from] Box<figment::Error>),
+    /// A key or the file.
+    #[error(transparent)]
+    Load(#[from] LoadRefused),
     /// Two settings do not go together.
     #[error("{0}")]
     Conflict(&'static str),
-    /// The file could not be read.
-    #[error("the configuration file {path} cannot be read: {source}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
 }
 
 impl Config {
@@ -129,22 +113,7 @@ impl Config {
     /// # Errors
     /// [`ConfigRefused`] names the key and where it stands.
     pub fn load(file: Option<&Path>) -> Result<Self, ConfigRefused> {
-        let mut figment = Figment::from(Serialized::defaults(Self::default()));
-        if let Some(path) = file {
-            let text = std::fs::read_to_string(path).map_err(|source| ConfigRefused::File {
-                path: path.into(),
-                source,
-            })?;
-            // Parsing it as a whole first gives an error that names the line.
-            toml::from_str::<toml::Table>(&text).map_err(|error| {
-                Box::new(figment::Error::from(format!("{}: {error}", path.display())))
-            })?;
-            figment = figment.merge(Toml::string(&text));
-        }
-        for (variable, key) in ENVIRONMENT {
-            figment = figment.merge(Env::raw().only(&[variable]).map(move |_| (*key).into()));
-        }
-        let config: Self = figment.extract().map_err(Box::new)?;
+        let config: Self = felix_process::load(file, ENVIRONMENT)?;
         config.check()?;
         Ok(config)
     }
@@ -170,7 +139,6 @@ impl Config {
             "without tls_cert only loopback is served: set tls_cert and tls_key, or plaintext = true",
         )?;
         conflict(self.brokers.is_empty(), "brokers must name at least one")?;
-        conflict(self.node_id < 0, "node_id must be at least 0")?;
         conflict(
             self.connections == 0 || self.connections_per_ip == 0,
             "connections and connections_per_ip must be at least 1",
@@ -183,7 +151,7 @@ impl Config {
 
     /// The result as TOML, as `--print-config` shows it. It holds paths of secrets, never secrets.
     pub fn to_toml(&self) -> String {
-        toml::to_string_pretty(self).unwrap_or_else(|error| format!("# {error}\n"))
+        felix_process::to_toml(self)
     }
 
     /// `FELIX_KAFKA_*` variables that no part of the listener reads.
@@ -197,26 +165,11 @@ impl Config {
 /// The variable that names the file itself.
 const CONFIG: &str = "FELIX_KAFKA_CONFIG";
 
-/// A switch: `true`, `false`, or the `1` and `0` that environment variables carry.
-fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Written {
-        Bool(bool),
-        Number(u8),
-    }
-    match Written::deserialize(deserializer)? {
-        Written::Bool(on) => Ok(on),
-        Written::Number(0) => Ok(false),
-        Written::Number(1) => Ok(true),
-        Written::Number(other) => Err(serde::de::Error::custom(format!(
-            "{other} is neither true, false, 1 nor 0"
-        ))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use figment::Figment;
+    use figment::providers::{Format as _, Serialized, Toml};
+
     use super::*;
 
     fn from_toml(text: &str) -> Result<Config, String> {

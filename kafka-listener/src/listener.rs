@@ -9,6 +9,8 @@ use felix_controlplane_client::{
     CallFailed, Credential, Follower, FollowerState, Given, Held, NoCredential,
 };
 use felix_model::TimeMs;
+use felix_process::Slots;
+use sha2::{Digest, Sha256};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -22,7 +24,6 @@ use crate::limits::{AUTHENTICATION_TIMEOUT, CERTIFICATE_INTERVAL, DRAIN_TIMEOUT}
 use crate::metrics::Metrics;
 use crate::names::Names;
 use crate::ops;
-use crate::slots::Slots;
 use crate::tls::{Tls, TlsRefused};
 use crate::upstream::{RootsRefused, Upstream};
 use crate::who::{Logins, Who};
@@ -49,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) room: Arc<Semaphore>,
     /// Host and port that clients are told.
     pub(crate) advertised: (String, u16),
+    /// The number that clients know this listener by.
+    pub(crate) node_id: i32,
     /// Cancelled when the listener drains.
     pub(crate) draining: CancellationToken,
     /// Who a connection from this machine is before it logs in.
@@ -63,6 +66,8 @@ pub struct Embedding {
     /// The listener's token for the control plane, in place of the file the configuration names. Unless there is a
     /// refresh token beside it, whoever gave it holds another one in time.
     pub token: Option<Held>,
+    /// The broker in whose process this is: calls reach it without a connection.
+    pub near: Option<Arc<dyn felix_client::Near>>,
     /// Who needs no login.
     pub anonymous: Option<Anonymous>,
 }
@@ -125,7 +130,7 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
         (Some(cert), Some(key)) => Some(Arc::new(Tls::read(cert, key)?)),
         _ => None,
     };
-    let upstream = Upstream::read(&config)?;
+    let upstream = Upstream::read(&config, embedding.near)?;
     let metrics = Metrics::new();
     let (follower, credential) = follow(&config, &upstream, embedding.token, &metrics).await?;
     let names = Names::new(follower);
@@ -136,8 +141,10 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
         .anonymous
         .map(|given| Nameless::new(given, &names, &upstream))
         .transpose()?;
+    let advertised = advertised(config.advertise.as_deref(), address)?;
     let shared = Arc::new(Shared {
-        advertised: advertised(config.advertise.as_deref(), address)?,
+        node_id: number_of(&advertised),
+        advertised,
         metrics,
         fetch_sessions: FetchSessions::default(),
         room: Arc::new(Semaphore::new(config.inflight_bytes)),
@@ -310,6 +317,17 @@ fn advertised(told: Option<&str>, bound: SocketAddr) -> Result<(String, u16), St
     Ok((host.to_owned(), port))
 }
 
+/// A number that the listener of an address has whenever it starts, and others most likely have not: clients keep apart by
+/// it what they are connected to.
+fn number_of((host, port): &(String, u16)) -> i32 {
+    let mut hash = Sha256::new();
+    hash.update(host);
+    hash.update(port.to_be_bytes());
+    let [a, b, c, d, ..] = <[u8; 32]>::from(hash.finalize());
+    // Java clients count down from the largest number for their connections to coordinators.
+    i32::from_be_bytes([a & 0x3f, b, c, d]).max(1)
+}
+
 async fn accept(
     listener: TcpListener,
     tls: Option<Arc<Tls>>,
@@ -331,8 +349,8 @@ async fn accept(
             },
         };
         let config = &shared.config;
-        let Some(slot) = slots.take(peer.ip(), config.connections, config.connections_per_ip)
-        else {
+        let ip = peer.ip().to_canonical();
+        let Some(slot) = slots.take(ip, config.connections, config.connections_per_ip) else {
             shared.metrics.connections_refused.increment(1);
             continue;
         };

@@ -1,10 +1,8 @@
 //! What a Kafka listener counts. Labels are bounded: none.
 
 use felix_controlplane_client::CredentialEvent;
-use metrics::{Counter, Gauge, Histogram, Key, Level, Metadata, Recorder, SharedString, Unit};
-use metrics_exporter_prometheus::{
-    Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
-};
+use felix_process::Export;
+use metrics::{Counter, Gauge, Histogram};
 
 /// Every metric a Kafka listener exports: kind, name, help. `docs/OPERATING.md` is compared with it.
 pub const CATALOGUE: &[(&str, &str, &str)] = &[
@@ -111,16 +109,9 @@ pub const CATALOGUE: &[(&str, &str, &str)] = &[
     ),
 ];
 
-const METADATA: Metadata<'static> = Metadata::new("felix", Level::INFO, None);
-
-/// Bucket bounds of latencies, in seconds.
-const LATENCY_BUCKETS: &[f64] = &[
-    0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0,
-];
-
 /// The handles of one listener. Each has its own recorder, so that several can live in one process.
 pub(crate) struct Metrics {
-    handle: PrometheusHandle,
+    export: Export,
     pub(crate) connections_total: Counter,
     pub(crate) connections: Gauge,
     pub(crate) connections_refused: Counter,
@@ -152,23 +143,9 @@ impl std::fmt::Debug for Metrics {
 
 impl Metrics {
     pub(crate) fn new() -> Self {
-        let builder = PrometheusBuilder::new();
-        // The only error is an empty bucket list.
-        let builder = builder
-            .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), LATENCY_BUCKETS)
-            .unwrap_or_else(|_| PrometheusBuilder::new());
-        let recorder = builder.build_recorder();
-        for (kind, name, help) in CATALOGUE {
-            let (name, help) = ((*name).into(), SharedString::const_str(help));
-            match *kind {
-                "counter" => recorder.describe_counter(name, None, help),
-                "gauge" => recorder.describe_gauge(name, None, help),
-                _ => recorder.describe_histogram(name, Some(Unit::Seconds), help),
-            }
-        }
-        let counter = |name: &'static str| register_counter(&recorder, name);
-        let gauge =
-            |name: &'static str| recorder.register_gauge(&Key::from_static_name(name), &METADATA);
+        let export = Export::new(CATALOGUE);
+        let counter = |name| export.counter(name);
+        let gauge = |name| export.gauge(name);
         Self {
             connections_total: counter("felix_kafka_connections_total"),
             connections: gauge("felix_kafka_connections"),
@@ -188,13 +165,10 @@ impl Metrics {
             produce_refused: counter("felix_kafka_produce_refused_total"),
             fetched_bytes: counter("felix_kafka_fetched_bytes_total"),
             fetch_sessions: gauge("felix_kafka_fetch_sessions"),
-            request_seconds: recorder.register_histogram(
-                &Key::from_static_name("felix_kafka_request_seconds"),
-                &METADATA,
-            ),
+            request_seconds: export.histogram("felix_kafka_request_seconds"),
             inflight_bytes: gauge("felix_kafka_inflight_bytes"),
             ready: gauge("felix_kafka_ready_state"),
-            handle: recorder.handle(),
+            export,
         }
     }
 
@@ -208,17 +182,13 @@ impl Metrics {
 
     /// The text of `/metrics`.
     pub(crate) fn render(&self) -> String {
-        self.handle.render()
+        self.export.render()
     }
 
     /// Moves samples out of the histograms' buffers; called once a second so that memory stays bounded.
     pub(crate) fn upkeep(&self) {
-        self.handle.run_upkeep();
+        self.export.upkeep();
     }
-}
-
-fn register_counter(recorder: &PrometheusRecorder, name: &'static str) -> Counter {
-    recorder.register_counter(&Key::from_static_name(name), &METADATA)
 }
 
 #[cfg(test)]

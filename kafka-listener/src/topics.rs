@@ -73,9 +73,7 @@ impl Topics {
                 }
                 let topic = Arc::new(Topic {
                     id: id_of(stream),
-                    number: stream
-                        .incarnation
-                        .number(namespace.as_str(), name.as_str()),
+                    number: stream.incarnation.number(namespace.as_str(), name.as_str()),
                     stream: Arc::clone(stream),
                     name: topic,
                 });
@@ -228,7 +226,11 @@ mod tests {
 
     #[test]
     fn streams_that_were_created_together_are_told_apart() {
-        let topics = Topics::of(&tenant(&[("default", "a"), ("default", "b"), ("shop", "a")]));
+        let topics = Topics::of(&tenant(&[
+            ("default", "a"),
+            ("default", "b"),
+            ("shop", "a"),
+        ]));
         for topic in topics.iter() {
             assert_eq!(topics.numbered(topic.number).unwrap().name, topic.name);
             assert_eq!(topics.with_id(&topic.id).unwrap().name, topic.name);

@@ -1,8 +1,9 @@
 //! Where brokers and control plane are, and how connections to them are made.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use felix_client::{Client, ConnectFailed};
+use felix_client::{Client, ConnectFailed, Near};
 use felix_controlplane_client::{
     Api as ControlPlane, BadEndpoint, Credential, Given, NoCredential, TokenSource,
 };
@@ -17,7 +18,8 @@ pub(crate) struct Upstream {
     broker_ca: Option<Vec<u8>>,
     broker_name: Option<String>,
     controlplane_url: String,
-    controlplane_ca: Option<Vec<u8>>,
+    /// The broker in whose process this is.
+    near: Option<Arc<dyn Near>>,
 }
 
 /// A file of trusted roots cannot be read.
@@ -33,7 +35,10 @@ impl Upstream {
     ///
     /// # Errors
     /// [`RootsRefused`] names the file.
-    pub(crate) fn read(config: &Config) -> Result<Self, RootsRefused> {
+    pub(crate) fn read(
+        config: &Config,
+        near: Option<Arc<dyn Near>>,
+    ) -> Result<Self, RootsRefused> {
         let roots = |path: Option<&Path>| {
             path.map(|path| {
                 std::fs::read(path).map_err(|source| RootsRefused {
@@ -48,7 +53,7 @@ impl Upstream {
             broker_ca: roots(config.broker_ca.as_deref())?,
             broker_name: config.broker_name.clone(),
             controlplane_url: config.controlplane_url.clone(),
-            controlplane_ca: roots(config.controlplane_ca.as_deref())?,
+            near,
         })
     }
 
@@ -71,6 +76,9 @@ impl Upstream {
         if let Some(name) = &self.broker_name {
             builder = builder.server_name(name.clone());
         }
+        if let Some(near) = &self.near {
+            builder = builder.near(Arc::clone(near));
+        }
         builder.connect().await
     }
 
@@ -82,7 +90,7 @@ impl Upstream {
         &self,
         given: Given,
     ) -> Result<(TokenSource, Option<Credential>), NoCredential> {
-        given.source(&self.controlplane_url, self.controlplane_ca.as_deref())
+        given.source(&self.controlplane_url, self.broker_ca.as_deref())
     }
 
     /// Calls to the control plane with a token; `None` when its address cannot be used, which is found out at start.
@@ -95,7 +103,7 @@ impl Upstream {
     /// # Errors
     /// [`BadEndpoint`] when the address or the roots cannot be used.
     pub(crate) fn try_control(&self, token: TokenSource) -> Result<ControlPlane, BadEndpoint> {
-        match &self.controlplane_ca {
+        match self.broker_ca.as_ref().filter(|_| self.controlplane_url.starts_with("https:")) {
             Some(roots) => ControlPlane::trusting(&self.controlplane_url, token, roots),
             None => ControlPlane::new(&self.controlplane_url, token),
         }

@@ -40,6 +40,7 @@ class Node:
     controlplane_token: str
     bootstrap_url: str
     kafka_bootstrap: str = ""
+    broker_admin_url: str = ""
     pid: int = 0
     tenants: dict[str, str] = field(default_factory=dict)
 
@@ -124,10 +125,13 @@ def send(method: str, url: str, body: dict | None, headers: dict[str, str]):
 
 
 @contextlib.contextmanager
-def start(quota: str | None = None) -> Iterator[Node]:
-    """Starts `felixctl dev` with directories of its own, waits until it is ready, and stops it at the end."""
+def start(quota: str | None = None, **more: str) -> Iterator[Node]:
+    """Starts `felixctl dev` with directories of its own, waits until it is ready, and stops it at the end; `more` goes
+    into its environment."""
     with scratch() as directory:
-        environment = {"FELIX_TENANT_PUBLISH_QUOTAS": quota} if quota else {}
+        environment = dict(more)
+        if quota:
+            environment["FELIX_TENANT_PUBLISH_QUOTAS"] = quota
         ready = directory / "ready.json"
         command = ["felixctl", "dev", "--data-dir", str(directory / "node"), "--ready-file", str(ready)]
         with running(directory, [*command, "--port-base", "0"], environment) as process:
@@ -204,7 +208,7 @@ def scratch() -> Iterator[pathlib.Path]:
 @contextlib.contextmanager
 def running(directory: pathlib.Path, command: list[str], variables: dict[str, str]) -> Iterator[subprocess.Popen]:
     """A program of the directory given on the command line; it is stopped at the end, and killed if it will not."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("FELIX_")}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("FELIX_", "GATEWAY_"))}
     environment |= {"XDG_CONFIG_HOME": f"{directory}/config", "XDG_DATA_HOME": f"{directory}/data", **variables}
     program = pathlib.Path(sys.argv[1], command[0])
     with open(directory / f"{command[0]}.log", "wb") as log:

@@ -5,7 +5,7 @@ import { writeFileSync } from 'node:fs';
 import http from 'node:http';
 import https from 'node:https';
 import { join } from 'node:path';
-import { Person, PROGRAMS, endings, keep, surroundings, until } from './bench.mjs';
+import { PROGRAMS, Person, atCertified, endings, keep, page, surroundings, until } from './bench.mjs';
 
 /// A scope of one stream, and these limits.
 const scope = (limits) => `
@@ -50,6 +50,16 @@ export async function gateway(node, name, { issuer, environment = {}, limits = '
     return kept.err.match(/gateway is ready.*?(127\.0\.0\.1:\d+)/)?.[1] ?? kept.err.match(/(127\.0\.0\.1:\d+).*gateway is ready/)?.[1];
   });
   return { url: `http://${address}`, port: Number(address.split(':')[1]), log: kept };
+}
+
+/// The cookie of somebody who signed in at the certified provider through a gateway, in a browser that is gone by then.
+export async function signedIn({ url }, name, options = {}) {
+  const { page: opened, close } = await page(options);
+  await atCertified(opened, `${url}/auth/login?return_to=/live`, name);
+  await opened.waitForURL(`${url}/live`);
+  const cookies = await opened.context().cookies(url);
+  await close();
+  return cookies.map(({ name, value }) => `${name}=${value}`).join('; ');
 }
 
 /// A WebSocket from a given address of this machine, with given headers: what was said, and a way to say something.

@@ -43,7 +43,7 @@ const joins = (opened, url = '') =>
           done(window.heard[0]);
         };
         socket.onclose = ({ code }) => {
-          window.closed = { code, at: performance.now() };
+          window.left = { code, at: performance.now() };
           done({ type: 'closed', code });
         };
       }),
@@ -89,7 +89,7 @@ test('signing out closes the sockets of that sign-in within a second, and somebo
   assert.equal((await joins(opened)).type, 'hello');
   const at = await opened.evaluate(() => performance.now());
   assert.equal(await signsOut(opened), 204);
-  const closed = await until('the end of the socket', () => opened.evaluate(() => window.closed));
+  const closed = await until('the end of the socket', () => opened.evaluate(() => window.left));
   assert.equal(closed.code, 4001);
   console.log(`the socket was closed ${Math.round(closed.at - at)} ms after signing out began`);
   assert.deepEqual(await session(opened), { signed_in: false });
@@ -124,7 +124,7 @@ test('a page of another origin rides no cookie, though its site is the same', as
     const silent = socket(atOidc.url, { headers: { Cookie: cookie, ...(Origin && { Origin }) } });
     if (await silent.opened) {
       silent.say({ type: 'join', room: '7' });
-      assert.equal((await silent.heard('error')).code, 'signed_out', Origin);
+      assert.equal((await silent.heard('error')).code, 'forbidden', Origin);
     } else {
       assert.equal(silent.said.status, 403, Origin);
     }
@@ -143,7 +143,7 @@ test('whoever loses his role is out within five seconds, idle as he is', async (
   assert.equal((await joins(opened)).type, 'hello');
   await felix.admin.does(['rbac', 'grouping', 'rm', `group:${oidc.issuer}#writers`, 'role:players', '--yes']);
   const began = await opened.evaluate(() => performance.now());
-  const closed = await until('the end of the socket', () => opened.evaluate(() => window.closed));
+  const closed = await until('the end of the socket', () => opened.evaluate(() => window.left));
   assert.equal(closed.code, 4001);
   console.log(`the socket was closed ${Math.round(closed.at - began)} ms after the control plane's answer`);
   assert.ok(closed.at - began < 5_000, `${closed.at - began} ms`);

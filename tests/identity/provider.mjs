@@ -39,12 +39,12 @@ const configuration = {
       response_types: ['code'],
     },
     {
-      // The browser gateway, as a public client: on any port of this machine, and at the address of a proxy before it.
+      // The browser gateway, as a public client: on any port of this machine, or at the address of a proxy before it.
       client_id: 'gateway',
-      application_type: 'native',
+      application_type: process.env.GATEWAY_REDIRECT ? 'web' : 'native',
       token_endpoint_auth_method: 'none',
       grant_types: ['authorization_code', 'refresh_token'],
-      redirect_uris: ['http://127.0.0.1/auth/callback', process.env.GATEWAY_REDIRECT].filter(Boolean),
+      redirect_uris: [process.env.GATEWAY_REDIRECT ?? 'http://127.0.0.1/auth/callback'],
       response_types: ['code'],
     },
   ],

@@ -9,7 +9,7 @@ import net from 'node:net';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Person, atCertified, certified, endAll, endings, keep, node, page, until } from './bench.mjs';
-import { gateway, socket } from './gateway.mjs';
+import { gateway, signedIn, socket } from './gateway.mjs';
 
 const missing = ['nginx', 'openssl'].filter((program) => spawnSync(program, ['version']).error);
 const skip = missing.length > 0 && `SKIPPED: this machine has no ${missing.join(' and no ')}`;
@@ -108,36 +108,27 @@ async function nginx(home, port) {
   });
 }
 
-/// The cookie of a person who signed in through the proxy, in a browser that is gone by then.
-async function cookie(name, inspect = async () => {}) {
-  const { page: opened, close } = await page({ ignoreHTTPSErrors: true });
-  await atCertified(opened, `${site}/auth/login?return_to=/live`, name);
-  await opened.waitForURL(`${site}/live`);
-  await inspect(opened);
-  const cookies = await opened.context().cookies(site);
-  await close();
-  return cookies.map(({ name, value }) => `${name}=${value}`).join('; ');
-}
-
 test('a person signs in over https, his cookie is a secure one, and his page joins over wss', { skip }, async () => {
-  await cookie('ann', async (opened) => {
-    const [held] = (await opened.context().cookies(site)).filter(({ name }) => name === '__Host-felix_session');
-    assert.deepEqual([held.secure, held.httpOnly, held.sameSite, held.domain], [true, true, 'Lax', '127.0.0.1']);
-    const first = await opened.evaluate(
-      () =>
-        new Promise((done) => {
-          const socket = new WebSocket(`${location.origin.replace('http', 'ws')}/ws`);
-          socket.onopen = () => socket.send(JSON.stringify({ type: 'join', room: '7' }));
-          socket.onmessage = ({ data }) => done(JSON.parse(data));
-          socket.onclose = ({ code }) => done({ type: 'closed', code });
-        }),
-    );
-    assert.equal(first.type, 'hello', JSON.stringify(first));
-  });
+  const { page: opened, close } = await page({ ignoreHTTPSErrors: true });
+  await atCertified(opened, `${site}/auth/login?return_to=/live`, 'ann');
+  await opened.waitForURL(`${site}/live`);
+  const [held] = (await opened.context().cookies(site)).filter(({ name }) => name === '__Host-felix_session');
+  assert.deepEqual([held.secure, held.httpOnly, held.sameSite, held.domain], [true, true, 'Lax', '127.0.0.1']);
+  const first = await opened.evaluate(
+    () =>
+      new Promise((done) => {
+        const socket = new WebSocket(`${location.origin.replace('http', 'ws')}/ws`);
+        socket.onopen = () => socket.send(JSON.stringify({ type: 'join', room: '7' }));
+        socket.onmessage = ({ data }) => done(JSON.parse(data));
+        socket.onclose = ({ code }) => done({ type: 'closed', code });
+      }),
+  );
+  assert.equal(first.type, 'hello', JSON.stringify(first));
+  await close();
 });
 
 test('the address of a client is the one that nginx saw, whatever the client says of itself', { skip }, async () => {
-  const Cookie = await cookie('ann');
+  const Cookie = await signedIn({ url: site }, 'ann', { ignoreHTTPSErrors: true });
   const joined = async (from, forged) => {
     const headers = { Cookie, Origin: site, ...(forged && { 'X-Forwarded-For': forged }) };
     const one = socket(site, { from, ca, headers });
@@ -161,7 +152,7 @@ test('the address of a client is the one that nginx saw, whatever the client say
 });
 
 test('the origin is the one of the proxy and no other', { skip }, async () => {
-  const Cookie = await cookie('ann');
+  const Cookie = await signedIn({ url: site }, 'ann', { ignoreHTTPSErrors: true });
   const allowed = [];
   for (const Origin of [site, behind.url, site.replace('https', 'http'), 'https://127.0.0.1', `${site}.evil.example`, 'null']) {
     const one = socket(site, { from: '127.0.0.7', ca, headers: { Cookie, Origin } });

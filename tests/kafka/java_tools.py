@@ -13,6 +13,7 @@ import re
 import tempfile
 import uuid
 
+import clients.java
 import harness
 import jvm
 from harness import check
@@ -256,6 +257,22 @@ def transactions_are_refused_at_once(node):
         "--transaction-duration-ms", "100", ok=False,
     )
     assert "ransaction" in said, said
+
+
+@check
+def consoles_for_kafka_are_answered_or_told_that_something_is_not_served(node):
+    name, group, client = node.create_stream(), fresh("group"), clients.java.Client(node)
+    client.produce(name)
+    with client.a_member_that_committed(name, group):
+        found = client.ask("survey", topic=name, group=group)
+    refused = {question: error for question, error in found.items() if error != "ok"}
+    # The page of docs/kafka.md says so.
+    not_served = (
+        "describeClientQuotas", "describeMetadataQuorum", "describeProducers", "describeUserScramCredentials",
+        "listConfigResources", "listTransactions",
+    )
+    assert refused == dict.fromkeys(not_served, "UnsupportedVersionException"), refused
+    client.close()
 
 
 @check

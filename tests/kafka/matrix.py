@@ -58,13 +58,17 @@ def in_turn(clients, row: str) -> list[str]:
     return found
 
 
-def together(clients, row: str) -> list[str]:
-    """A row that takes long, for all clients at the same time."""
-    faulthandler.dump_traceback_later(SECONDS_PER_CELL, exit=True)
+def everything(clients, wanted: list[str]) -> dict[str, list[str]]:
+    """All rows; those that take long run for all clients at once while the others go on one by one."""
     with concurrent.futures.ThreadPoolExecutor(len(clients)) as pool:
-        found = list(pool.map(lambda client: cell(client, row), clients))
-    faulthandler.cancel_dump_traceback_later()
-    return found
+        meanwhile = {
+            row: [pool.submit(cell, client, row) for client in clients] for row in wanted if row in rows.TOGETHER
+        }
+        cells = {row: in_turn(clients, row) for row in wanted if row not in rows.TOGETHER}
+        faulthandler.dump_traceback_later(SECONDS_PER_CELL, exit=True)
+        cells |= {row: [one.result() for one in running] for row, running in meanwhile.items()}
+        faulthandler.cancel_dump_traceback_later()
+    return cells
 
 
 def cell(client, row: str) -> str:
@@ -113,7 +117,7 @@ def main() -> int:
         clients = [module.Client(node) for module in modules]
         for client in clients:
             client.secure = safe
-        cells = {row: (together if row in rows.TOGETHER else in_turn)(clients, row) for row in wanted}
+        cells = everything(clients, wanted)
         for client in clients:
             getattr(client, "close", lambda: None)()
     text = table(modules, cells)

@@ -29,6 +29,10 @@ class Provider:
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler(self))
         self.issuer = f"http://127.0.0.1:{self.server.server_port}"
 
+    @property
+    def token_url(self) -> str:
+        return f"{self.issuer}/token"
+
     def token(self, subject: str = "worker", seconds: int = 600) -> str:
         now = int(time.time())
         claims = {
@@ -42,7 +46,7 @@ class Provider:
     def answer(self, path: str) -> dict | None:
         return {
             "/.well-known/openid-configuration": {
-                "issuer": self.issuer, "jwks_uri": f"{self.issuer}/keys", "token_endpoint": f"{self.issuer}/token",
+                "issuer": self.issuer, "jwks_uri": f"{self.issuer}/keys", "token_endpoint": self.token_url,
             },
             "/keys": {"keys": [self.jwk]},
         }.get(path)

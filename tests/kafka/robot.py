@@ -177,6 +177,19 @@ def what_clients_derive_abilities_from_is_announced(node):
 
 
 @check
+def a_topic_is_found_by_its_id_with_a_null_name_and_with_an_empty_one(node):
+    topic = node.create_stream()
+    name = bytes([len(topic) + 1]) + topic.encode()
+    with Wire(node) as wire:
+        answer = wire.ask(METADATA, 12, b"\x02" + bytes(16) + name + b"\0" + b"\0\0\0", flexible=True)
+        place = answer.index(name) + len(name)
+        topic_id = answer[place : place + 16]
+        for absent in (b"\0", b"\x01"):
+            answer = wire.ask(METADATA, 12, b"\x02" + topic_id + absent + b"\0" + b"\0\0\0", flexible=True)
+            assert b"\0\0" + name + topic_id in answer, answer
+
+
+@check
 def a_request_of_20_bytes_that_announces_two_billion_topics_costs_nothing(node):
     body = struct.pack(">hhi", METADATA, 1, 1) + text("r") + struct.pack(">i", MOST)
     closes(node, struct.pack(">i", len(body)) + body)

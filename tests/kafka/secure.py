@@ -6,6 +6,8 @@ import contextlib
 import dataclasses
 import json
 import pathlib
+import tempfile
+import threading
 import urllib.request
 from typing import Iterator
 
@@ -13,7 +15,7 @@ import provider
 from node import make_certificate, running, start_separately, wait_for
 
 # How long a token lives that the listener gets in exchange.
-LIFE_SECONDS = 20
+LIFE_SECONDS = 30
 
 
 @dataclasses.dataclass
@@ -39,6 +41,28 @@ class Secure:
         """As clients in other languages are told it."""
         where = {"bootstrap": self.kafka_bootstrap, "ca": self.ca}
         return {**where, "mechanism": mechanism, "user": self.tenant, "secret": secret, **more}
+
+    @contextlib.contextmanager
+    def renewed_token(self) -> Iterator[str]:
+        """A file with a token that lives shortly, and another one a third of its life later."""
+        with tempfile.TemporaryDirectory() as directory:
+            file, ended = pathlib.Path(directory, "token"), threading.Event()
+
+            def write():
+                fresh = file.with_suffix(".new")
+                fresh.write_text(self.node.mint([], seconds=LIFE_SECONDS))
+                fresh.rename(file)
+
+            def keep_writing():
+                while not ended.wait(LIFE_SECONDS / 3):
+                    write()
+
+            write()
+            thread = threading.Thread(target=keep_writing, daemon=True)
+            thread.start()
+            yield str(file)
+            ended.set()
+            thread.join()
 
     def metric(self, name: str) -> float:
         with urllib.request.urlopen(f"http://{self.metrics}/metrics", timeout=20) as answer:

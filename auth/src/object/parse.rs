@@ -2,7 +2,8 @@
 
 use std::str::FromStr;
 
-use super::{NamePattern, Object};
+use super::Object;
+use super::shape::{Name, Shape};
 
 /// Why a text is not an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,16 +36,24 @@ enum Prefixes {
     Refused,
 }
 
-impl NamePattern {
-    fn parse(text: &str, prefixes: Prefixes) -> Result<Self, BadObject> {
-        match (text, text.strip_suffix('*')) {
-            ("", _) => Err(BadObject::EmptyPart),
-            ("*", _) => Ok(Self::Any),
-            (_, Some(prefix)) if prefixes == Prefixes::Allowed && !prefix.contains('*') => {
-                Ok(Self::Prefix(prefix.into()))
-            }
-            _ if text.contains('*') => Err(BadObject::MisplacedStar),
-            _ => Ok(Self::Exact(text.into())),
+/// Cuts a text at the first of a byte, which is ASCII. The texts are short: a plain walk is faster than a search.
+pub(crate) fn cut(text: &str, byte: u8) -> Option<(&str, &str)> {
+    let at = text.bytes().position(|found| found == byte)?;
+    Some((text.get(..at)?, text.get(at + 1..)?))
+}
+
+impl<'a> Name<'a> {
+    fn parse(text: &'a str, prefixes: Prefixes) -> Result<Self, BadObject> {
+        let Some((before, behind)) = cut(text, b'*') else {
+            return match text {
+                "" => Err(BadObject::EmptyPart),
+                exact => Ok(Self::Exact(exact)),
+            };
+        };
+        match (before, behind) {
+            ("", "") => Ok(Self::Any),
+            (prefix, "") if prefixes == Prefixes::Allowed => Ok(Self::Prefix(prefix)),
+            _ => Err(BadObject::MisplacedStar),
         }
     }
 }
@@ -53,7 +62,14 @@ impl FromStr for Object {
     type Err = BadObject;
 
     fn from_str(text: &str) -> Result<Self, BadObject> {
-        let (kind, rest) = text.split_once(':').ok_or(BadObject::UnknownKind)?;
+        Shape::parse(text).map(Self::from)
+    }
+}
+
+impl<'a> Shape<'a> {
+    /// Reads the grammar.
+    pub(crate) fn parse(text: &'a str) -> Result<Self, BadObject> {
+        let (kind, rest) = cut(text, b':').ok_or(BadObject::UnknownKind)?;
         match kind {
             "cluster" if rest == "*" => Ok(Self::Cluster),
             "cluster" => Err(BadObject::MisplacedStar),
@@ -68,27 +84,27 @@ impl FromStr for Object {
     }
 }
 
-fn parse_namespace(rest: &str) -> Result<Object, BadObject> {
+fn parse_namespace(rest: &str) -> Result<Shape<'_>, BadObject> {
     let [tenant, namespace] = parts(rest)?;
-    Ok(Object::Namespace {
+    Ok(Shape::Namespace {
         tenant: literal(tenant)?,
         namespace: name(namespace, Prefixes::Refused)?,
     })
 }
 
-fn parse_stream(rest: &str) -> Result<Object, BadObject> {
+fn parse_stream(rest: &str) -> Result<Shape<'_>, BadObject> {
     let [tenant, namespace, stream] = parts(rest)?;
     let namespace = name(namespace, Prefixes::Refused)?;
     let stream = name(stream, Prefixes::Allowed)?;
-    only_stars_after_a_star(&[&namespace, &stream])?;
-    Ok(Object::Stream {
+    only_stars_after_a_star(&[namespace, stream])?;
+    Ok(Shape::Stream {
         tenant: literal(tenant)?,
         namespace,
         stream,
     })
 }
 
-fn parse_cache(rest: &str) -> Result<Object, BadObject> {
+fn parse_cache(rest: &str) -> Result<Shape<'_>, BadObject> {
     // A key is everything after the third slash, slashes included.
     let mut split = rest.splitn(4, '/');
     let (Some(tenant), Some(namespace), Some(cache)) = (split.next(), split.next(), split.next())
@@ -102,22 +118,22 @@ fn parse_cache(rest: &str) -> Result<Object, BadObject> {
     let Some(key) = split.next() else {
         let namespace = name(namespace, Prefixes::Refused)?;
         let cache = name(cache, Prefixes::Refused)?;
-        only_stars_after_a_star(&[&namespace, &cache])?;
-        return Ok(Object::Cache {
+        only_stars_after_a_star(&[namespace, cache])?;
+        return Ok(Shape::Cache {
             tenant,
             namespace,
             cache,
         });
     };
     let (namespace, cache) = (literal(namespace)?, literal(cache)?);
-    match NamePattern::parse(key, Prefixes::Allowed)? {
+    match Name::parse(key, Prefixes::Allowed)? {
         // `cache/*` says every key, which is the cache itself: one meaning, one form.
-        NamePattern::Any => Ok(Object::Cache {
+        Name::Any => Ok(Shape::Cache {
             tenant,
-            namespace: NamePattern::Exact(namespace),
-            cache: NamePattern::Exact(cache),
+            namespace: Name::Exact(namespace),
+            cache: Name::Exact(cache),
         }),
-        key @ (NamePattern::Prefix(_) | NamePattern::Exact(_)) => Ok(Object::CacheKey {
+        key @ (Name::Prefix(_) | Name::Exact(_)) => Ok(Shape::CacheKey {
             tenant,
             namespace,
             cache,
@@ -126,13 +142,13 @@ fn parse_cache(rest: &str) -> Result<Object, BadObject> {
     }
 }
 
-fn parse_group(rest: &str) -> Result<Object, BadObject> {
+fn parse_group(rest: &str) -> Result<Shape<'_>, BadObject> {
     let [tenant, namespace, stream, group] = parts(rest)?;
     let namespace = name(namespace, Prefixes::Refused)?;
     let stream = name(stream, Prefixes::Refused)?;
     let group = name(group, Prefixes::Refused)?;
-    only_stars_after_a_star(&[&namespace, &stream, &group])?;
-    Ok(Object::Group {
+    only_stars_after_a_star(&[namespace, stream, group])?;
+    Ok(Shape::Group {
         tenant: literal(tenant)?,
         namespace,
         stream,
@@ -141,36 +157,49 @@ fn parse_group(rest: &str) -> Result<Object, BadObject> {
 }
 
 fn parts<const N: usize>(rest: &str) -> Result<[&str; N], BadObject> {
-    let parts: Vec<&str> = rest.split('/').collect();
-    let found = parts.len();
-    parts
-        .try_into()
-        .map_err(|_| BadObject::PartCount { found, expected: N })
+    let mut parts = [""; N];
+    let mut left = Some(rest);
+    for part in &mut parts {
+        let text = left.ok_or_else(|| count::<N>(rest))?;
+        (*part, left) = match cut(text, b'/') {
+            Some((part, left)) => (part, Some(left)),
+            None => (text, None),
+        };
+    }
+    match left {
+        None => Ok(parts),
+        Some(_) => Err(count::<N>(rest)),
+    }
 }
 
-fn literal(part: &str) -> Result<Box<str>, BadObject> {
+fn count<const N: usize>(rest: &str) -> BadObject {
+    BadObject::PartCount {
+        found: rest.split('/').count(),
+        expected: N,
+    }
+}
+
+fn literal(part: &str) -> Result<&str, BadObject> {
     match name(part, Prefixes::Refused)? {
-        NamePattern::Exact(_) if part.contains('/') => Err(BadObject::PartCount {
+        Name::Exact(_) if part.bytes().any(|byte| byte == b'/') => Err(BadObject::PartCount {
             found: part.split('/').count(),
             expected: 1,
         }),
-        NamePattern::Exact(exact) => Ok(exact),
-        NamePattern::Any | NamePattern::Prefix(_) => Err(BadObject::MisplacedStar),
+        Name::Exact(exact) => Ok(exact),
+        Name::Any | Name::Prefix(_) => Err(BadObject::MisplacedStar),
     }
 }
 
-fn name(part: &str, prefixes: Prefixes) -> Result<NamePattern, BadObject> {
-    if part.contains(':') {
+fn name(part: &str, prefixes: Prefixes) -> Result<Name<'_>, BadObject> {
+    if part.bytes().any(|byte| byte == b':') {
         return Err(BadObject::ColonInName);
     }
-    NamePattern::parse(part, prefixes)
+    Name::parse(part, prefixes)
 }
 
-fn only_stars_after_a_star(patterns: &[&NamePattern]) -> Result<(), BadObject> {
-    let mut rest = patterns
-        .iter()
-        .skip_while(|pattern| ***pattern != NamePattern::Any);
-    if rest.all(|pattern| **pattern == NamePattern::Any) {
+fn only_stars_after_a_star(names: &[Name<'_>]) -> Result<(), BadObject> {
+    let mut rest = names.iter().skip_while(|name| **name != Name::Any);
+    if rest.all(|name| *name == Name::Any) {
         return Ok(());
     }
     Err(BadObject::MisplacedStar)

@@ -288,12 +288,16 @@ fn join(coordinator: &mut Coordinator, log: &mut Vec<Change>, ticket: u64, fresh
     let mut generation = 0;
     for effect in effects {
         match effect {
-            TeamEffect::Write(changes) => write(coordinator, log, changes),
-            TeamEffect::Answer { answer, .. } => {
-                if let Ok(felix_engine::membership::LedAnswer::Joined(joined)) = answer {
-                    generation = joined.generation;
+            // Nobody hears of a generation before the log has it.
+            TeamEffect::Write { changes, then } => {
+                write(coordinator, log, changes);
+                for (_, answer) in then {
+                    if let Ok(felix_engine::membership::LedAnswer::Joined(joined)) = answer {
+                        generation = joined.generation;
+                    }
                 }
             }
+            TeamEffect::Answer { answer, .. } => panic!("it was answered at once: {answer:?}"),
         }
     }
     generation

@@ -199,7 +199,10 @@ mod tests {
         let orders = Incarnation(7).number("default", "orders");
         // Where these are is on disks.
         assert_eq!(orders, 0x5ae7_bd15_90f0_d85f);
-        assert_eq!(Incarnation(8).number("default", "orders"), 0x08e2_6bcb_8136_f187);
+        assert_eq!(
+            Incarnation(8).number("default", "orders"),
+            0x08e2_6bcb_8136_f187
+        );
         assert_ne!(Incarnation(7).number("default", "order"), orders);
         assert_ne!(Incarnation(7).number("defaulto", "rders"), orders);
     }

@@ -21,8 +21,8 @@ pub mod routing;
 
 pub use batch::{
     ATTR_INTERNAL, BatchBuilder, BatchHeader, BatchOptions, BatchRefused, Compression,
-    HEADER_BYTES, Headers, ProducerStamp, Record, Records, TimestampType, patch, set_max_timestamp,
-    verify, verify_checksum, verify_from_client,
+    HEADER_BYTES, Headers, ProducerStamp, Record, Records, TimestampType, patch, set_append_time,
+    set_max_timestamp, verify, verify_checksum, verify_from_client,
 };
 pub use ids::{Generation, Incarnation, Offset, ProducerId, ShardIndex, TimeMs};
 pub use names::{

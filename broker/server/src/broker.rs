@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::caches::{CacheHandle, CacheSpec, Caches};
 use crate::config::{Config, ConfigRefused};
+use crate::conn::near::Near;
 use crate::conn::principals::Principals;
 use crate::conn::standing::Standings;
 use crate::fair::FairQueue;
@@ -507,6 +508,12 @@ pub(crate) fn as_gauge(value: u64) -> f64 {
 }
 
 impl Running {
+    /// The way in for who lives in this process.
+    #[must_use]
+    pub fn near(&self) -> Near {
+        Near::new(Arc::clone(&self.shared))
+    }
+
     /// Where clients connect.
     pub fn address(&self) -> SocketAddr {
         self.address

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use figment::Figment;
-use figment::providers::{Env, Format, Serialized, Toml};
+use felix_process::{LoadRefused, flag};
 use serde::{Deserialize, Serialize};
 
 /// The configuration of one broker process. Unknown keys are refused.
@@ -152,23 +151,15 @@ const TOKEN_VARIABLE: &str = "FELIX_NODE_TOKEN";
 /// Why the configuration was refused. Nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigRefused {
-    /// A key is unknown, misspelt or has a bad value; the text names where it stands.
-    #[error("the configuration is refused: {0}")]
-    Value(#[from] Box<figment::Error>),
+    /// A key or the file.
+    #[error(transparent)]
+    Load(#[from] LoadRefused),
     /// A quota line is not `tenant:bytes:messages`.
     #[error("FELIX_TENANT_PUBLISH_QUOTAS: {0:?} is not tenant:bytes:messages")]
     Quota(String),
     /// Two settings do not go together.
     #[error("{0}")]
     Conflict(&'static str),
-    /// The file could not be read.
-    #[error("the configuration file {path} cannot be read: {source}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
 }
 
 impl Config {
@@ -177,27 +168,7 @@ impl Config {
     /// # Errors
     /// [`ConfigRefused`] names the key and where it stands.
     pub fn load(file: Option<&Path>) -> Result<Self, ConfigRefused> {
-        let mut figment = Figment::from(Serialized::defaults(Self::default()));
-        if let Some(path) = file {
-            let text = std::fs::read_to_string(path).map_err(|source| ConfigRefused::File {
-                path: path.into(),
-                source,
-            })?;
-            // Parsing it as a whole first gives an error that names the line.
-            toml::from_str::<toml::Table>(&text).map_err(|error| {
-                Box::new(figment::Error::from(format!("{}: {error}", path.display())))
-            })?;
-            figment = figment.merge(Toml::string(&text));
-        }
-        for (variable, key) in ENVIRONMENT {
-            figment = figment.merge(
-                Env::raw()
-                    .only(&[variable])
-                    .map(move |_| (*key).into())
-                    .split("."),
-            );
-        }
-        let mut config: Self = figment.extract().map_err(Box::new)?;
+        let mut config: Self = felix_process::load(file, ENVIRONMENT)?;
         #[expect(clippy::disallowed_methods, reason = "this is config.rs")]
         if let Ok(quotas) = std::env::var(QUOTAS_VARIABLE) {
             config.publish_quota.tenants.extend(parse_quotas(&quotas)?);
@@ -246,7 +217,7 @@ impl Config {
 
     /// The result as TOML, as `--print-config` shows it. It holds paths of secrets, never secrets.
     pub fn to_toml(&self) -> String {
-        toml::to_string_pretty(self).unwrap_or_else(|error| format!("# {error}\n"))
+        felix_process::to_toml(self)
     }
 
     /// `FELIX_*` variables that no part of the broker reads, each with the closest known name.
@@ -269,24 +240,6 @@ impl Config {
                 (name, close)
             })
             .collect()
-    }
-}
-
-/// A switch: `true`, `false`, or the `1` and `0` that environment variables carry.
-fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Written {
-        Bool(bool),
-        Number(u8),
-    }
-    match Written::deserialize(deserializer)? {
-        Written::Bool(on) => Ok(on),
-        Written::Number(0) => Ok(false),
-        Written::Number(1) => Ok(true),
-        Written::Number(other) => Err(serde::de::Error::custom(format!(
-            "{other} is neither true, false, 1 nor 0"
-        ))),
     }
 }
 
@@ -324,6 +277,9 @@ fn parse_quotas(text: &str) -> Result<BTreeMap<String, TenantRate>, ConfigRefuse
 
 #[cfg(test)]
 mod tests {
+    use figment::Figment;
+    use figment::providers::{Format as _, Serialized, Toml};
+
     use super::*;
 
     fn from_toml(text: &str) -> Result<Config, String> {

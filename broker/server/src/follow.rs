@@ -34,9 +34,7 @@ pub(crate) async fn follow(
         refresh_token_file: config.node_refresh_token_file.clone(),
     };
     let url = &config.controlplane_url;
-    let (source, credential) = given
-        .source(url, roots)
-        .map_err(|error| refused(&error))?;
+    let (source, credential) = given.source(url, roots).map_err(|error| refused(&error))?;
     let api = match roots {
         Some(roots) => Api::trusting(url, source, roots),
         None => Api::new(url, source),

@@ -37,5 +37,6 @@ mod tls;
 
 pub use broker::{Embedding, Running, StartRefused, Stopped, start};
 pub use config::{Config, ConfigRefused, ENVIRONMENT, PublishQuota, TenantRate};
+pub use conn::near::{Near, NearCall};
 pub use metrics::CATALOGUE as METRICS;
 pub use tls::{Identity, TlsRefused};

@@ -124,6 +124,10 @@ pub(crate) const EXPIRY_WARNING_MS_MAX: u64 = 60_000;
 /// A client is told no sooner than this after it brought a token.
 pub(crate) const EXPIRY_WARNING_PAUSE_MS: u64 = 500;
 
+/// How far somebody may be ahead of his rate who is told to wait afterwards, as Kafka clients are, in milliseconds. What
+/// a client has in flight when it is told fits; a crowd that never waits is refused beyond it.
+pub(crate) const AHEAD_MS_MAX: u64 = 10_000;
+
 /// When it is worth trying again where a quota is used up that only somebody's leaving frees, in milliseconds.
 pub(crate) const QUOTA_RETRY_MS: u64 = 1_000;
 

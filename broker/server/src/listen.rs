@@ -1,10 +1,10 @@
 //! Accepts client connections, within the limits on how many there may be.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use felix_process::Slots;
 use quinn::{Endpoint, Incoming};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio_util::task::TaskTracker;
@@ -57,7 +57,8 @@ pub(crate) async fn accept(
             None
         } else {
             slots.take(
-                remote.ip(),
+                // A mapped address counts as the address it maps.
+                remote.ip().to_canonical(),
                 shared.config.connections,
                 shared.config.connections_per_ip,
             )
@@ -97,87 +98,5 @@ async fn shake_hands(
             tracing::debug!(%error, "a handshake failed");
         }
         Err(_) => shared.metrics.handshake_failures.increment(1),
-    }
-}
-
-/// Counts connections in total and per address.
-#[derive(Debug, Default)]
-struct Slots {
-    open: Mutex<Open>,
-}
-
-#[derive(Debug, Default)]
-struct Open {
-    total: usize,
-    by_ip: HashMap<IpAddr, usize>,
-}
-
-/// One connection's place; given back when dropped.
-#[derive(Debug)]
-struct Slot {
-    slots: Arc<Slots>,
-    ip: IpAddr,
-}
-
-impl Slots {
-    fn take(self: &Arc<Self>, ip: IpAddr, total_max: usize, per_ip_max: usize) -> Option<Slot> {
-        let ip = ip.to_canonical();
-        let mut open = self.lock();
-        let here = open.by_ip.get(&ip).copied().unwrap_or(0);
-        if open.total >= total_max || here >= per_ip_max {
-            return None;
-        }
-        open.total += 1;
-        open.by_ip.insert(ip, here + 1);
-        Some(Slot {
-            slots: Arc::clone(self),
-            ip,
-        })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        let mut open = self.slots.lock();
-        open.total -= 1;
-        if let Some(here) = open.by_ip.get_mut(&self.ip) {
-            *here -= 1;
-            if *here == 0 {
-                open.by_ip.remove(&self.ip);
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_address_cannot_take_every_place() {
-        let slots = Arc::new(Slots::default());
-        let (near, far) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2]));
-        let first = slots.take(near, 3, 2);
-        let second = slots.take(near, 3, 2);
-        assert!(first.is_some() && second.is_some());
-        assert!(slots.take(near, 3, 2).is_none());
-        let third = slots.take(far, 3, 2);
-        assert!(third.is_some());
-        assert!(slots.take(far, 3, 2).is_none(), "the total is reached");
-        drop(first);
-        assert!(slots.take(near, 3, 2).is_some());
-    }
-
-    #[test]
-    fn a_mapped_address_counts_as_the_address_it_maps() {
-        let slots = Arc::new(Slots::default());
-        let mapped = IpAddr::from(std::net::Ipv4Addr::LOCALHOST.to_ipv6_mapped());
-        let held = slots.take(mapped, 9, 1);
-        assert!(held.is_some());
-        assert!(slots.take(IpAddr::from([127, 0, 0, 1]), 9, 1).is_none());
     }
 }

@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use felix_broker::{Config, Embedding, start};
 use felix_controlplane_client::Held;
 use felix_journal::RealDisk;
+use felix_process::{log_to_stderr, stop_signal};
 
 /// A broker of a Felix cluster.
 #[derive(Debug, Parser)]
@@ -89,23 +90,6 @@ async fn run(config: Config) -> ExitCode {
     }
 }
 
-async fn stop_signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let terminate = async {
-        match signal(SignalKind::terminate()) {
-            Ok(mut terminate) => {
-                terminate.recv().await;
-            }
-            // Without the handler the default one ends the process.
-            Err(_) => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        () = terminate => {}
-        _ = tokio::signal::ctrl_c() => {}
-    }
-}
-
 fn inspect(directory: &std::path::Path, json: bool) -> ExitCode {
     let disk = RealDisk;
     let looked = if directory.join("streams").is_dir() {
@@ -136,19 +120,4 @@ fn inspect(directory: &std::path::Path, json: bool) -> ExitCode {
 fn failed(error: &dyn std::error::Error) -> ExitCode {
     eprintln!("felix-broker: {error}");
     ExitCode::FAILURE
-}
-
-/// Text on a terminal, JSON lines elsewhere.
-fn log_to_stderr() {
-    use std::io::IsTerminal;
-    use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
-    if std::io::stderr().is_terminal() {
-        builder.init();
-    } else {
-        builder.json().init();
-    }
 }

@@ -3,10 +3,8 @@
 //! Labels are bounded: no stream, shard or node labels. Details are in listings.
 
 use felix_controlplane_client::CredentialEvent;
-use metrics::{Counter, Gauge, Histogram, Key, Level, Metadata, Recorder, SharedString, Unit};
-use metrics_exporter_prometheus::{
-    Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
-};
+use felix_process::Export;
+use metrics::{Counter, Gauge, Histogram};
 
 /// Every metric a broker exports: kind, name, help. `docs/OPERATING.md` is compared with it.
 pub const CATALOGUE: &[(&str, &str, &str)] = &[
@@ -294,16 +292,9 @@ pub const CATALOGUE: &[(&str, &str, &str)] = &[
     ),
 ];
 
-const METADATA: Metadata<'static> = Metadata::new("felix", Level::INFO, None);
-
-/// Bucket bounds of latencies, in seconds.
-const LATENCY_BUCKETS: &[f64] = &[
-    0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0,
-];
-
 /// The handles of one broker. Each broker has its own recorder, so that several can live in one process.
 pub(crate) struct Metrics {
-    handle: PrometheusHandle,
+    export: Export,
     pub(crate) connections_total: Counter,
     pub(crate) connections: Gauge,
     pub(crate) connections_refused: Counter,
@@ -380,23 +371,9 @@ impl Metrics {
     }
 
     pub(crate) fn new() -> Self {
-        let builder = PrometheusBuilder::new();
-        // The only error is an empty bucket list.
-        let builder = builder
-            .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), LATENCY_BUCKETS)
-            .unwrap_or_else(|_| PrometheusBuilder::new());
-        let recorder = builder.build_recorder();
-        for (kind, name, help) in CATALOGUE {
-            let (name, help) = ((*name).into(), SharedString::const_str(help));
-            match *kind {
-                "counter" => recorder.describe_counter(name, None, help),
-                "gauge" => recorder.describe_gauge(name, None, help),
-                _ => recorder.describe_histogram(name, Some(Unit::Seconds), help),
-            }
-        }
-        let counter = |name: &'static str| register_counter(&recorder, name);
-        let gauge =
-            |name: &'static str| recorder.register_gauge(&Key::from_static_name(name), &METADATA);
+        let export = Export::new(CATALOGUE);
+        let counter = |name| export.counter(name);
+        let gauge = |name| export.gauge(name);
         Self {
             connections_total: counter("felix_broker_connections_total"),
             connections: gauge("felix_broker_connections"),
@@ -418,10 +395,7 @@ impl Metrics {
             throttled: counter("felix_tenant_publish_throttled_total"),
             queue_full: counter("felix_tenant_publish_queue_full_total"),
             acked_dropped: counter("felix_broker_acked_publishes_dropped_total"),
-            publish_seconds: recorder.register_histogram(
-                &Key::from_static_name("felix_broker_publish_seconds"),
-                &METADATA,
-            ),
+            publish_seconds: export.histogram("felix_broker_publish_seconds"),
             inflight_bytes: gauge("felix_broker_publish_inflight_bytes"),
             queued: gauge("felix_broker_publish_queued"),
             subscriptions: gauge("felix_broker_subscriptions"),
@@ -459,26 +433,19 @@ impl Metrics {
             group_trimmed: gauge("felix_group_trimmed_records"),
             scheduled: gauge("felix_scheduled_records"),
             ready: gauge("felix_ready_state"),
-            handle: recorder.handle(),
+            export,
         }
     }
 
     /// The text of `/metrics`.
     pub(crate) fn render(&self) -> String {
-        self.handle.render()
+        self.export.render()
     }
 
     /// Moves samples out of the histograms' buffers; called once a second so that memory stays bounded.
     pub(crate) fn upkeep(&self) {
-        self.handle.run_upkeep();
+        self.export.upkeep();
     }
-}
-
-fn register_counter(recorder: &PrometheusRecorder, name: &'static str) -> Counter {
-    let counter = recorder.register_counter(&Key::from_static_name(name), &METADATA);
-    // A counter that was never touched is not rendered; alerts need the zero.
-    counter.increment(0);
-    counter
 }
 
 #[cfg(test)]

@@ -244,6 +244,7 @@ pub(crate) fn spec(record: &StreamRecord, catalogue: &Catalogue) -> StreamSpec {
         shards: record.shards,
         routing: record.routing,
         max_record_bytes: record.max_record_bytes,
+        timestamps: record.timestamps,
         kind,
     }
 }

@@ -14,6 +14,7 @@ use crate::client::Client;
 use crate::error::ConnectFailed;
 use crate::identity::ClientIdentity;
 use crate::limits::{INFLIGHT_BYTES, SUBSCRIPTION_WINDOW_BYTES};
+use crate::near::Near;
 use crate::tls;
 use crate::token::TokenSource;
 use crate::transport::Transport;
@@ -84,6 +85,7 @@ pub struct Builder {
     connections: usize,
     inflight_bytes: u32,
     subscription_window: u32,
+    near: Option<Arc<dyn Near>>,
 }
 
 #[derive(Clone)]
@@ -114,6 +116,8 @@ pub(crate) struct Config {
     pub(crate) reconnect: ReconnectPolicy,
     pub(crate) connections: usize,
     pub(crate) inflight_bytes: u32,
+    /// The entry broker of calls, where it is in this process.
+    pub(crate) near: Option<Arc<dyn Near>>,
 }
 
 impl Default for Builder {
@@ -132,6 +136,7 @@ impl Default for Builder {
             connections: 1,
             inflight_bytes: INFLIGHT_BYTES,
             subscription_window: SUBSCRIPTION_WINDOW_BYTES,
+            near: None,
         }
     }
 }
@@ -286,6 +291,14 @@ impl Builder {
         self
     }
 
+    /// Sends calls to a broker in this process without a connection; those that belong elsewhere follow its redirects.
+    /// Publishes and subscriptions use connections all the same, which are made when first needed.
+    #[must_use]
+    pub fn near(mut self, broker: Arc<dyn Near>) -> Self {
+        self.near = Some(broker);
+        self
+    }
+
     /// Connects to the first broker that answers and accepts the token. Each is tried once, the next one 250 ms
     /// after the one before; the reconnect policy is for later losses.
     ///
@@ -348,6 +361,7 @@ impl Builder {
             reconnect: self.reconnect,
             connections: self.connections,
             inflight_bytes: self.inflight_bytes,
+            near: self.near,
         })
     }
 }

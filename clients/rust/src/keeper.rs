@@ -13,12 +13,15 @@ use felix_wire::frame::Incoming;
 use felix_wire::message::Message;
 use quinn::{Connection, SendStream};
 use tokio::task::AbortHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::frames::Frames;
 use crate::limits::TOKEN_RETRY_MS;
 use crate::session::{KEEPS, NotAsked, Opened, is_about_token, open};
 use crate::token::TokenSource;
+
+/// A stream that was kept this long was a good one.
+const KEPT: Duration = Duration::from_secs(1);
 
 /// Begins to keep a connection. Ends with it, or when the handle says so.
 pub(crate) fn start(
@@ -59,9 +62,10 @@ impl Keeper {
         // Another token is tried at once, but not one after the other.
         let mut refused = false;
         while self.connection.close_reason().is_none() {
+            let began = Instant::now();
             match self.keep().await {
                 Ended::Unknown => return,
-                Ended::Refused if !refused => {
+                Ended::Refused if !refused || began.elapsed() > KEPT => {
                     refused = true;
                     continue;
                 }

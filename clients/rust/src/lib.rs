@@ -30,6 +30,7 @@ mod keeper;
 mod keyed;
 mod limits;
 mod link;
+mod near;
 mod publish;
 pub mod raw;
 mod record;
@@ -63,6 +64,7 @@ pub use self::keyed::{
     ListOptions, Schedule, ScheduledRecord, State, StateEntry, Waiting, Watch, WatchFrom,
     WatchSignal, Watched,
 };
+pub use self::near::{Near, NearCall, Opening};
 pub use self::publish::{Ack, IdempotentProducer, Published, Publisher, Receipt};
 pub use self::record::Record;
 pub use self::requests::{Page, PageLimits, Subscriptions, Width};

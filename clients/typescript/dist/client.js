@@ -81,6 +81,7 @@ export class FelixClient extends Emitter {
     }
     /** Begins to connect; `connected` says when it stands. After `close` and `unauthorized` this begins anew. */
     connect() {
+        this.#requests.open();
         this.#unlisten ??= this.#host.listen((event) => {
             if (event === "leaving")
                 for (const presence of this.#presences)

@@ -10,7 +10,7 @@ export declare class FelixError extends Error {
     readonly name: string;
     constructor(code: string, message: string, retry?: Retry);
 }
-/** The gateway refused a request; `code` is the protocol's. Nothing was written. */
+/** The gateway refused a request; `code` is the protocol's. Nothing was written, unless `retry` is `ask_first`. */
 export declare class RefusedError extends FelixError {
     readonly name: string;
 }

@@ -12,7 +12,7 @@ export class FelixError extends Error {
         this.retry = retry;
     }
 }
-/** The gateway refused a request; `code` is the protocol's. Nothing was written. */
+/** The gateway refused a request; `code` is the protocol's. Nothing was written, unless `retry` is `ask_first`. */
 export class RefusedError extends FelixError {
     name = "RefusedError";
 }

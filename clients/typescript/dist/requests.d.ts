@@ -42,6 +42,9 @@ export declare class Requests {
     cut(): void;
     /** Ends everything that waits. */
     fail(error: Error): void;
+    /** Requests are taken again after `forget`. */
+    open(): void;
+    /** Ends what waits and takes nothing more: what is asked for now would wait for ever. */
     forget(): void;
 }
 /** The gateway's refusal as an error to throw. */

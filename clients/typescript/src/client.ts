@@ -143,6 +143,7 @@ export class FelixClient extends Emitter<ClientEvents> implements AsyncDisposabl
 
   /** Begins to connect; `connected` says when it stands. After `close` and `unauthorized` this begins anew. */
   connect(): void {
+    this.#requests.open();
     this.#unlisten ??= this.#host.listen((event) => {
       if (event === "leaving") for (const presence of this.#presences) presence.leaving();
       if (event === "returned") for (const presence of this.#presences) presence.enter();

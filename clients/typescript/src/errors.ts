@@ -16,7 +16,7 @@ export class FelixError extends Error {
   }
 }
 
-/** The gateway refused a request; `code` is the protocol's. Nothing was written. */
+/** The gateway refused a request; `code` is the protocol's. Nothing was written, unless `retry` is `ask_first`. */
 export class RefusedError extends FelixError {
   override readonly name: string = "RefusedError";
 }

@@ -136,7 +136,13 @@ enum NotRenewed {
 impl NotRenewed {
     /// Whether this refresh token will never work.
     const fn is_final(&self) -> bool {
-        matches!(self, Self::Call(CallFailed::Refused { status: 400 | 401 | 403 | 404, .. }))
+        matches!(
+            self,
+            Self::Call(CallFailed::Refused {
+                status: 400 | 401 | 403 | 404,
+                ..
+            })
+        )
     }
 }
 
@@ -183,10 +189,7 @@ impl Credential {
     }
 
     /// Tries one renewal. A refresh token that was refused for good is given back: it is not tried again.
-    async fn renew_and_tell(
-        &self,
-        tell: &impl Fn(CredentialEvent),
-    ) -> Result<(), Option<String>> {
+    async fn renew_and_tell(&self, tell: &impl Fn(CredentialEvent)) -> Result<(), Option<String>> {
         let Err((error, spent)) = self.renew().await else {
             tell(CredentialEvent::Renewed);
             tracing::info!("the credential for the control plane was renewed");

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use crate::limits::{CREDENTIAL_LOOK_INTERVAL, CREDENTIAL_RETRY, REFUSED_PAUSE};
+use crate::limits::{CREDENTIAL_RETRY, REFUSED_PAUSE, UNDATED_LIFE};
 
 /// A token that is replaced while calls are made with it. Clones hold the same one.
 #[derive(Clone)]
@@ -108,11 +108,11 @@ impl fmt::Debug for Held {
     }
 }
 
-/// How long until two thirds of a token's life have passed. A token that does not say when it runs out is renewed when
-/// there is time.
+/// How long until two thirds of a token's life have passed. A token that does not say when it runs out is renewed
+/// every minute.
 fn due_in(token: &str) -> Duration {
     let Some((issued_at, expires_at)) = life(token) else {
-        return CREDENTIAL_LOOK_INTERVAL;
+        return UNDATED_LIFE;
     };
     let due = issued_at.saturating_add(expires_at.saturating_sub(issued_at) / 3 * 2);
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -149,7 +149,7 @@ mod tests {
         assert!(due_in(&token(now - 700, now + 200)).is_zero());
         let due = due_in(&token(now, now + 900));
         assert!(due > Duration::from_secs(590) && due <= Duration::from_secs(600));
-        assert_eq!(due_in("opaque"), CREDENTIAL_LOOK_INTERVAL);
+        assert_eq!(due_in("opaque"), UNDATED_LIFE);
     }
 
     /// Keeps `held` fresh with tokens that are good for a day, until `times` renewals were made; says how long it took.

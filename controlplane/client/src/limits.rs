@@ -31,7 +31,10 @@ pub const IDLE_TIME: Duration = Duration::from_secs(20);
 pub const CREDENTIAL_RETRY: Duration = Duration::from_secs(5);
 
 /// How often it is looked whether somebody put another credential into the file of one that was refused.
-pub const CREDENTIAL_LOOK_INTERVAL: Duration = Duration::from_secs(30);
+pub const CREDENTIAL_LOOK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A token that does not say when it runs out is renewed this often.
+pub const UNDATED_LIFE: Duration = Duration::from_secs(60);
 
 /// First and longest pause before a token is replaced that was refused soon after the last one. Long enough that an
 /// account that is refused for good is no load, short enough for a rotation right after another.

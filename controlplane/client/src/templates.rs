@@ -84,29 +84,4 @@ impl Api {
             item,
         })
     }
-
-    /// Opens the room that a name is of, for whoever knows what a join needs and not which template brings it. `None`
-    /// when no template of the namespace makes such a name for the scope.
-    ///
-    /// # Errors
-    /// As [`Api::open_room`].
-    pub async fn open_room_of(
-        &self,
-        tenant: &TenantId,
-        namespace: &Namespace,
-        scope: &str,
-        name: &str,
-    ) -> Result<Option<Made<ResourcesAnswer>>, CallFailed> {
-        let templates = self.templates(tenant, namespace).await?;
-        let mut of_it = templates
-            .iter()
-            .filter(|one| one.scope_of(name) == Some(scope));
-        let Some(template) = of_it.next() else {
-            return Ok(None);
-        };
-        let opened = self
-            .open_room(tenant, namespace, &template.template, scope)
-            .await?;
-        Ok(Some(opened))
-    }
 }

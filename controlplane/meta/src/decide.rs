@@ -329,6 +329,7 @@ impl Catalogue {
         set(&mut now.sync, patch.sync);
         set(&mut now.overflow, patch.overflow);
         set(&mut now.cleanup, patch.cleanup);
+        set(&mut now.timestamps, patch.timestamps);
         set(&mut now.max_record_bytes, patch.max_record_bytes);
         if now == **held {
             return Ok(Decision::Unchanged);

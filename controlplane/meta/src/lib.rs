@@ -41,7 +41,7 @@ pub use lookup::{Kind, Missing};
 pub use record::{
     CACHE_MEMORY_BYTES_DEFAULT, CachePatch, CacheRecord, CacheSpec, Cleanup, Consistency, Delivery,
     Grouping, NamespaceRecord, NamespaceSpec, Overflow, Policy, Retention, StreamKind, StreamPatch,
-    StreamRecord, StreamSpec, SyncMode, TenantRecord, VerifyingKey,
+    StreamRecord, StreamSpec, SyncMode, TenantRecord, Timestamps, VerifyingKey,
 };
 pub use shelf::Shelf;
 pub use template::{TemplateEntry, TemplateRecord, TemplateSpec, Templates};

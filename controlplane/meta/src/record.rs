@@ -113,6 +113,23 @@ pub enum Cleanup {
     Compact,
 }
 
+/// Whose clock says when a record of Kafka's protocol came to be. Native records have the broker's always.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Timestamps {
+    /// The publisher's.
+    #[default]
+    Create,
+    /// The broker's, when it appended the record.
+    Append,
+}
+
+impl Timestamps {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// How long records are kept. Each bound is per shard; null leaves it to the broker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -167,6 +184,9 @@ pub struct StreamRecord {
     /// What happens to old records.
     #[serde(default)]
     pub cleanup: Cleanup,
+    /// Whose time records of Kafka's protocol have.
+    #[serde(default, skip_serializing_if = "Timestamps::is_default")]
+    pub timestamps: Timestamps,
     /// Largest record in bytes, key and headers included.
     pub max_record_bytes: u32,
     /// Tells this stream from earlier ones of the same name. It is the revision that created it.
@@ -212,6 +232,9 @@ pub struct StreamSpec {
     /// Default `delete`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cleanup: Option<Cleanup>,
+    /// Default `create`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestamps: Option<Timestamps>,
     /// Default 1 MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_record_bytes: Option<u32>,
@@ -235,6 +258,7 @@ impl StreamSpec {
             sync: None,
             overflow: None,
             cleanup: None,
+            timestamps: None,
             max_record_bytes: None,
         }
     }
@@ -265,6 +289,9 @@ pub struct StreamPatch {
     /// What happens to old records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cleanup: Option<Cleanup>,
+    /// Whose time records of Kafka's protocol have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestamps: Option<Timestamps>,
     /// Largest record in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_record_bytes: Option<u32>,

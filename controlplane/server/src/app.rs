@@ -39,8 +39,9 @@ pub(crate) struct App {
 
 impl App {
     pub(crate) fn new(authority: Authority, config: Config) -> Self {
-        let fetch = Arc::new(HttpFetch::new(config.oidc_addresses()));
         // A configuration that got here was checked.
+        let roots = config.oidc_roots().unwrap_or_default();
+        let fetch = Arc::new(HttpFetch::trusting(config.oidc_addresses(), roots));
         let algorithms = config.oidc_algorithms().unwrap_or_default();
         Self {
             verifier: Verifier::new(Arc::clone(&fetch) as Arc<dyn Fetch>, algorithms),

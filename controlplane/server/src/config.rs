@@ -8,6 +8,8 @@ use felix_auth::oidc::{AddressRules, Algorithms};
 use felix_model::ClusterId;
 use figment::Figment;
 use figment::providers::{Env, Format, Serialized, Toml};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::ledger::Address;
@@ -95,6 +97,9 @@ pub struct Config {
     pub oidc_allow_insecure_http: bool,
     /// Lets identity providers have addresses inside the own network. Turn it on when yours is in there.
     pub oidc_allow_private_idp: bool,
+    /// PEM file with authorities of identity providers, beside the machine's own. Set it when your provider's certificate
+    /// comes from an authority of your own.
+    pub oidc_ca: Option<PathBuf>,
     /// Lets who may act for others do so with tokens that name no actor, as gateways up to 0.3.0 need.
     pub delegate_unbound_tokens: bool,
     /// How long to go on serving, marked not ready, before connections are closed at a shutdown, in ms. Raise it when
@@ -224,6 +229,7 @@ impl Default for Config {
             oidc_allowed_algorithms: "ES256,RS256".into(),
             oidc_allow_insecure_http: false,
             oidc_allow_private_idp: false,
+            oidc_ca: None,
             delegate_unbound_tokens: false,
             shutdown_predrain_ms: 5000,
             log_format: LogFormat::Auto,
@@ -375,6 +381,26 @@ impl Config {
         })
     }
 
+    /// The authorities of identity providers, beside the machine's own.
+    ///
+    /// # Errors
+    /// [`ConfigRefused::Contradiction`] when the file cannot be read or holds no certificate.
+    pub fn oidc_roots(&self) -> Result<Vec<CertificateDer<'static>>, ConfigRefused> {
+        let Some(file) = &self.oidc_ca else {
+            return Ok(Vec::new());
+        };
+        let refused = |detail: String| {
+            ConfigRefused::Contradiction(format!("oidc_ca {}: {detail}", file.display()))
+        };
+        let roots: Vec<_> = CertificateDer::pem_file_iter(file)
+            .and_then(Iterator::collect)
+            .map_err(|error| refused(error.to_string()))?;
+        if roots.is_empty() {
+            return Err(refused("it holds no certificate".into()));
+        }
+        Ok(roots)
+    }
+
     /// Which addresses identity providers may have. An API that only this machine reaches may use a provider of this
     /// machine.
     #[must_use]
@@ -460,6 +486,7 @@ impl Config {
             return contradiction("refresh_token_ttl_seconds must be from 60 to 31622400");
         }
         self.oidc_algorithms()?;
+        self.oidc_roots()?;
         Ok(())
     }
 }

@@ -296,6 +296,8 @@ impl ControlPlane {
             while listeners.join_next().await.is_some() {}
             drop(probes_end);
             let _ = probes.await;
+            // What was refused while requests ended was noted after the last regular writing.
+            app.notebook.write(&app.authority).await;
             app.into_authority().ended().await;
         };
         if tokio::time::timeout(DRAIN_TIME, ended).await.is_err() {

@@ -85,6 +85,11 @@ impl Console {
         })
     }
 
+    /// Calls to the control plane, without a token.
+    pub(crate) const fn api(&self) -> &Api {
+        &self.api
+    }
+
     /// The tenant that this gateway serves.
     pub(super) const fn tenant(&self) -> &TenantId {
         &self.tenant

@@ -102,7 +102,7 @@ impl Log<'_> {
             ));
         };
         match error(found.error) {
-            None => unpack(batches, from, until),
+            None => unpack(batches.joined(), from, until),
             Some(RawError::OffsetOutOfRange) => {
                 // Retention was quicker than the page.
                 let message = format!("offset {from} is gone");

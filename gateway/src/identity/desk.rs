@@ -83,11 +83,7 @@ impl Desk {
         }
     }
 
-    async fn issued(
-        &self,
-        answer: TokenAnswer,
-        actor: Option<&Secret>,
-    ) -> Result<Issued, Failed> {
+    async fn issued(&self, answer: TokenAnswer, actor: Option<&Secret>) -> Result<Issued, Failed> {
         let at = now();
         let own = read(&answer.felix_token, at)?;
         let minted = match actor {

@@ -36,7 +36,7 @@ impl Judge {
         };
         let fetch = Arc::new(HttpFetch::trusting(rules, roots));
         Self {
-            verifier: Verifier::new(fetch, Algorithms::default()),
+            verifier: Verifier::new(fetch, every_algorithm()),
             issuer: issuer.to_owned(),
             audiences: [client_id.to_owned()],
         }
@@ -71,6 +71,12 @@ impl Judge {
             _ => Ok(()),
         }
     }
+}
+
+/// Which of them the tenant accepts is its business.
+fn every_algorithm() -> Algorithms {
+    let names = "ES256,ES384,RS256,RS384,RS512,PS256,PS384,PS512,EdDSA";
+    names.parse().unwrap_or_default()
 }
 
 const fn is_forged(refused: &UpstreamRefused) -> bool {

@@ -120,7 +120,9 @@ mod tests {
         let slots = Slots::new(3, closed);
         let counts = || {
             let people = slots.slots.iter().map(|slot| &slot.people);
-            people.map(|one| one.load(Ordering::Relaxed)).collect::<Vec<_>>()
+            people
+                .map(|one| one.load(Ordering::Relaxed))
+                .collect::<Vec<_>>()
         };
         let places: Vec<_> = (0..7).filter_map(|_| slots.take()).collect();
         assert_eq!(counts(), [3, 2, 2]);

@@ -61,8 +61,13 @@ impl Http {
         let failed = |error: reqwest::Error| HttpFailed::NoAnswer(error.without_url().to_string());
         let request = reqwest::Request::try_from(request).map_err(failed)?;
         let mut answer = self.0.execute(request).await.map_err(failed)?;
+        let status = answer.status();
+        // It, or somebody before it, says that it cannot answer now; that is no verdict on anybody.
+        if status.is_server_error() || status.as_u16() == 429 {
+            return Err(HttpFailed::NoAnswer(format!("status {status}")));
+        }
         let mut response = openidconnect::http::Response::new(Vec::new());
-        *response.status_mut() = answer.status();
+        *response.status_mut() = status;
         std::mem::swap(response.headers_mut(), answer.headers_mut());
         while let Some(chunk) = answer.chunk().await.map_err(failed)? {
             let body = response.body_mut();

@@ -94,15 +94,17 @@ impl Session {
                 let good = now() < state.until;
                 good.then(|| state.id_token.clone()).ok_or_else(over)
             }
-            Err(ProviderFailed::Away) if stands => Ok(held),
-            Err(ProviderFailed::Away) => {
-                let message = "the provider cannot be reached at the moment";
-                Err(Refused::Unavailable(message.into()))
-            }
-            Err(failed) => {
-                tracing::info!(%failed, "a sign-in is not renewed");
+            // The provider's word for a grant that is no good any more; nothing else it says is a verdict on the person.
+            Err(ProviderFailed::Refused(word)) if word.starts_with("invalid_grant") => {
+                tracing::info!("a sign-in is over: the provider does not renew it");
                 self.end();
                 Err(over())
+            }
+            Err(failed) => {
+                tracing::warn!(%failed, "a sign-in is not renewed now");
+                let message = "the sign-in cannot be renewed at the moment";
+                let away = || Refused::Unavailable(message.into());
+                stands.then_some(held).ok_or_else(away)
             }
         }
     }
@@ -155,9 +157,14 @@ impl Session {
         Ok(good.then(|| state.id_token.clone()))
     }
 
-    fn stands(&self, at: TimeMs) -> bool {
+    /// Whether it is neither over nor forgotten. A sign-in by which a socket is open is in use.
+    fn stands(self: &Arc<Self>, at: TimeMs) -> bool {
         let idle_ms = u64::try_from(IDLE.as_millis()).unwrap_or(u64::MAX);
-        let used_at = self.state().used_at;
+        let mut state = self.state();
+        if Arc::strong_count(self) > 1 {
+            state.used_at = at;
+        }
+        let used_at = state.used_at;
         !*self.over.borrow() && at < self.ends_at && at.0 < used_at.0.saturating_add(idle_ms)
     }
 

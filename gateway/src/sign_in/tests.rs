@@ -1,150 +1,21 @@
 //! Signing in at the gateway as a browser does it, against a provider that does what the test says: every attack of
 //! design that meets these routes, by name.
 
-use std::collections::BTreeMap;
+mod bench;
+
 use std::io::Write;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use axum::http::StatusCode;
-use openidconnect::url::Url;
-use reqwest::header::{COOKIE, LOCATION, ORIGIN, SET_COOKIE};
-use reqwest::{Method, Response};
+use reqwest::Method;
+use reqwest::header::{ORIGIN, SET_COOKIE};
 use serde_json::{Value, json};
 use tokio::time::timeout;
-use tracing::instrument::WithSubscriber as _;
 
-use super::*;
+use self::bench::{Bench, Browser, PATIENCE, location, refused};
+use super::cookie;
 use crate::identity::now;
-use crate::stub::Served;
-use crate::stub::provider::{self, CLIENT, Manners, Provider};
-
-/// What has not happened after this long does not happen.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-struct Bench {
-    provider: provider::Running,
-    sign_in: Arc<SignIn>,
-    served: Served,
-}
-
-/// A browser, as far as cookies go.
-#[derive(Default)]
-struct Browser {
-    cookies: BTreeMap<String, String>,
-}
-
-impl Bench {
-    async fn new(manners: Manners) -> Self {
-        let provider = Provider::start(manners).await;
-        let settings = Settings {
-            issuer: provider.served.url(),
-            client_id: CLIENT.into(),
-            client_secret: None,
-            scopes: "openid profile".into(),
-            provider_roots: Vec::new(),
-            origins: Origins::new(None, &[]).unwrap(),
-            trusted_proxies: 0,
-        };
-        let sign_in = Arc::new(SignIn::new(settings).unwrap());
-        let router = routes::<Arc<SignIn>>().with_state(Arc::clone(&sign_in));
-        Self {
-            provider,
-            sign_in,
-            served: Served::start(router).await,
-        }
-    }
-
-    /// Sends a browser to sign in; what the provider is asked.
-    async fn begin(&self, browser: &mut Browser, query: &str) -> BTreeMap<String, String> {
-        let answer = browser.get(self, &format!("/auth/login{query}")).await;
-        assert_eq!(answer.status(), StatusCode::SEE_OTHER, "{answer:?}");
-        let url = Url::parse(location(&answer)).unwrap();
-        assert!(url.as_str().starts_with(&self.provider.served.url()));
-        url.query_pairs().into_owned().collect()
-    }
-
-    /// The way back from the provider, as it should be.
-    fn back(&self, asked: &BTreeMap<String, String>) -> String {
-        let code = self.provider.provider.agree(asked);
-        format!("/auth/callback?code={code}&state={}", asked["state"])
-    }
-
-    /// Signs in, and what the browser is answered in the end.
-    async fn signs_in(&self, browser: &mut Browser) -> Response {
-        let asked = self.begin(browser, "?return_to=/board/7").await;
-        browser.get(self, &self.back(&asked)).await
-    }
-
-    fn found(&self, browser: &Browser) -> Option<Arc<Session>> {
-        let mut headers = HeaderMap::new();
-        headers.insert("cookie", browser.cookie().parse().unwrap());
-        self.sign_in.sessions().find(&session_of(&headers)?)
-    }
-}
-
-impl Browser {
-    async fn get(&mut self, bench: &Bench, path: &str) -> Response {
-        self.send(bench, Method::GET, path, &[]).await
-    }
-
-    async fn send(
-        &mut self,
-        bench: &Bench,
-        method: Method,
-        path: &str,
-        headers: &[(&str, &str)],
-    ) -> Response {
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .unwrap();
-        let mut request = client.request(method, format!("{}{path}", bench.served.url()));
-        if !self.cookies.is_empty() {
-            request = request.header(COOKIE, self.cookie());
-        }
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let answer = request.send().await.unwrap();
-        for cookie in answer.headers().get_all(SET_COOKIE) {
-            let cookie = cookie.to_str().unwrap();
-            let (name, value) = cookie.split(';').next().unwrap().split_once('=').unwrap();
-            match cookie.contains("Max-Age=0") {
-                true => self.cookies.remove(name),
-                false => self.cookies.insert(name.to_owned(), value.to_owned()),
-            };
-        }
-        answer
-    }
-
-    fn cookie(&self) -> String {
-        let pairs = self.cookies.iter().map(|(name, value)| format!("{name}={value}"));
-        pairs.collect::<Vec<_>>().join("; ")
-    }
-
-    async fn signs_out(&mut self, bench: &Bench, headers: &[(&str, &str)]) -> StatusCode {
-        let answer = self.send(bench, Method::POST, "/auth/logout", headers).await;
-        answer.status()
-    }
-
-    async fn session(&mut self, bench: &Bench) -> Value {
-        let answer = self.get(bench, "/auth/session").await;
-        serde_json::from_str(&answer.text().await.unwrap()).unwrap()
-    }
-}
-
-fn location(answer: &Response) -> &str {
-    answer.headers()[LOCATION].to_str().unwrap()
-}
-
-async fn refused(answer: Response, status: StatusCode, says: &str) {
-    assert_eq!(answer.status(), status);
-    assert!(answer.headers().get(SET_COOKIE).is_none());
-    let text = answer.text().await.unwrap();
-    assert!(text.contains(says), "{text}");
-}
+use crate::stub::provider::{CLIENT, Manners};
 
 #[tokio::test]
 async fn a_person_signs_in_and_his_page_holds_no_token() {
@@ -156,17 +27,32 @@ async fn a_person_signs_in_and_his_page_holds_no_token() {
     assert_eq!(location(&answer), "/board/7");
     let cookies: Vec<_> = answer.headers().get_all(SET_COOKIE).iter().collect();
     let cookie = cookies[0].to_str().unwrap();
-    for word in ["__Host-felix_session=", "; HttpOnly", "; Secure", "; SameSite=Lax", "; Path=/"] {
+    for word in [
+        "__Host-felix_session=",
+        "; HttpOnly",
+        "; Secure",
+        "; SameSite=Lax",
+        "; Path=/",
+    ] {
         assert!(cookie.contains(word), "{cookie}");
     }
     let session = browser.session(&bench).await;
-    assert_eq!((&session["signed_in"], &session["subject"]), (&json!(true), &json!("ann")));
+    assert_eq!(
+        (&session["signed_in"], &session["subject"]),
+        (&json!(true), &json!("ann"))
+    );
     assert!(session["expires_in_ms"].as_u64().unwrap() > 0);
     for secret in bench.provider.provider.secrets() {
         assert!(!session.to_string().contains(&secret));
     }
     let token = bench.found(&browser).unwrap().id_token().await.unwrap();
-    assert!(bench.provider.provider.secrets().contains(&token.reveal().to_owned()));
+    assert!(
+        bench
+            .provider
+            .provider
+            .secrets()
+            .contains(&token.reveal().to_owned())
+    );
 }
 
 #[tokio::test]
@@ -180,13 +66,26 @@ async fn a_missing_mismatched_or_reused_state_is_refused() {
         (format!("code={code}"), "which login"),
         (format!("code={code}&state="), "empty"),
         (format!("code={code}&state=guessed"), "no login under way"),
-        (format!("code={code}&state={0}&state={0}", asked["state"]), "twice"),
+        (
+            format!("code={code}&state={0}&state={0}", asked["state"]),
+            "twice",
+        ),
     ] {
-        refused(browser.get(&bench, &format!("/auth/callback?{query}")).await, bad, says).await;
+        refused(
+            browser
+                .get(&bench, &format!("/auth/callback?{query}"))
+                .await,
+            bad,
+            says,
+        )
+        .await;
     }
     // None of these ended the login, and the right answer does, for good.
     let back = format!("/auth/callback?code={code}&state={}", asked["state"]);
-    assert_eq!(browser.get(&bench, &back).await.status(), StatusCode::SEE_OTHER);
+    assert_eq!(
+        browser.get(&bench, &back).await.status(),
+        StatusCode::SEE_OTHER
+    );
     refused(browser.get(&bench, &back).await, bad, "no login under way").await;
 }
 
@@ -202,14 +101,21 @@ async fn a_state_from_another_browser_is_refused_and_ends_nothing() {
     bench.begin(&mut victim, "").await;
     refused(victim.get(&bench, &back).await, bad, "another browser").await;
     assert!(bench.found(&victim).is_none());
-    assert_eq!(attacker.get(&bench, &back).await.status(), StatusCode::SEE_OTHER);
+    assert_eq!(
+        attacker.get(&bench, &back).await.status(),
+        StatusCode::SEE_OTHER
+    );
 }
 
 #[tokio::test]
 async fn a_missing_nonce_or_a_replayed_id_token_is_refused() {
     for nonce in [Value::Null, json!("of-another-login")] {
         let claims = json!({"nonce": nonce});
-        let bench = Bench::new(Manners { claims, ..Manners::default() }).await;
+        let bench = Bench::new(Manners {
+            claims,
+            ..Manners::default()
+        })
+        .await;
         let answer = bench.signs_in(&mut Browser::default()).await;
         refused(answer, StatusCode::BAD_GATEWAY, "not accepted").await;
     }
@@ -227,12 +133,20 @@ async fn an_id_token_of_another_issuer_client_or_time_is_refused() {
         json!({"sub": null}),
     ] {
         let says = claims.to_string();
-        let bench = Bench::new(Manners { claims, ..Manners::default() }).await;
+        let bench = Bench::new(Manners {
+            claims,
+            ..Manners::default()
+        })
+        .await;
         let answer = bench.signs_in(&mut Browser::default()).await;
         assert_eq!(answer.status(), StatusCode::BAD_GATEWAY, "{says}");
     }
     let claims = json!({"aud": [CLIENT, "project"], "azp": CLIENT});
-    let bench = Bench::new(Manners { claims, ..Manners::default() }).await;
+    let bench = Bench::new(Manners {
+        claims,
+        ..Manners::default()
+    })
+    .await;
     let answer = bench.signs_in(&mut Browser::default()).await;
     assert_eq!(answer.status(), StatusCode::SEE_OTHER);
 }
@@ -272,20 +186,35 @@ async fn an_answer_of_another_provider_is_not_redeemed_at_this_one() {
     for iss in ["&iss=https%3A%2F%2Fevil.example", ""] {
         let asked = bench.begin(&mut browser, "").await;
         let back = format!("{}{iss}", bench.back(&asked));
-        refused(browser.get(&bench, &back).await, StatusCode::BAD_GATEWAY, "issuer").await;
+        refused(
+            browser.get(&bench, &back).await,
+            StatusCode::BAD_GATEWAY,
+            "issuer",
+        )
+        .await;
     }
     assert_eq!(bench.provider.provider.redeemed(), 0);
     let asked = bench.begin(&mut browser, "").await;
     let back = format!("{}&iss={}", bench.back(&asked), bench.provider.served.url());
-    assert_eq!(browser.get(&bench, &back).await.status(), StatusCode::SEE_OTHER);
+    assert_eq!(
+        browser.get(&bench, &back).await.status(),
+        StatusCode::SEE_OTHER
+    );
 }
 
 #[tokio::test]
 async fn nobody_is_sent_elsewhere_after_signing_in_and_the_redirect_address_is_exact() {
     let bench = Bench::new(Manners::default()).await;
     let mut browser = Browser::default();
-    for bad in ["https://evil.example", "//evil.example", "/%5Cevil.example", "javascript:alert(1)"] {
-        let answer = browser.get(&bench, &format!("/auth/login?return_to={bad}")).await;
+    for bad in [
+        "https://evil.example",
+        "//evil.example",
+        "/%5Cevil.example",
+        "javascript:alert(1)",
+    ] {
+        let answer = browser
+            .get(&bench, &format!("/auth/login?return_to={bad}"))
+            .await;
         refused(answer, StatusCode::BAD_REQUEST, "a path on this site").await;
     }
     let asked = bench.begin(&mut browser, "").await;
@@ -293,7 +222,9 @@ async fn nobody_is_sent_elsewhere_after_signing_in_and_the_redirect_address_is_e
     assert_eq!(asked["redirect_uri"], own);
     // A request that says it was sent elsewhere gets no address made of what it says.
     let elsewhere = [("host", "evil.example")];
-    let answer = browser.send(&bench, Method::GET, "/auth/login", &elsewhere).await;
+    let answer = browser
+        .send(&bench, Method::GET, "/auth/login", &elsewhere)
+        .await;
     refused(answer, StatusCode::SERVICE_UNAVAILABLE, "public_url").await;
 }
 
@@ -318,8 +249,14 @@ async fn neither_code_nor_token_is_in_a_url_afterwards_or_in_the_log() {
             move || log.clone()
         })
         .finish();
-    let secrets = async {
-        let bench = Bench::new(Manners { refreshes: true, ..Manners::default() }).await;
+    // Every task of this test runs on this thread.
+    let _logging = tracing::subscriber::set_default(subscriber);
+    let secrets = {
+        let bench = Bench::new(Manners {
+            refreshes: true,
+            ..Manners::default()
+        })
+        .await;
         let mut browser = Browser::default();
         let answer = bench.signs_in(&mut browser).await;
         assert_eq!(answer.headers()["referrer-policy"], "no-referrer");
@@ -335,7 +272,6 @@ async fn neither_code_nor_token_is_in_a_url_afterwards_or_in_the_log() {
         secrets.extend(browser.cookies.into_values());
         secrets
     };
-    let secrets = secrets.with_subscriber(subscriber).await;
     let said = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(said.contains("somebody signed in"), "{said}");
     for line in said.lines().filter(|line| line.contains("felix_gateway")) {
@@ -361,13 +297,23 @@ async fn another_site_cannot_sign_anybody_out() {
         // A form of our own could be framed elsewhere; only a script says the header.
         vec![(ORIGIN.as_str(), own.as_str())],
     ] {
-        assert_eq!(browser.signs_out(&bench, &headers).await, refused, "{headers:?}");
+        assert_eq!(
+            browser.signs_out(&bench, &headers).await,
+            refused,
+            "{headers:?}"
+        );
     }
-    assert_eq!(browser.get(&bench, "/auth/logout").await.status(), StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(
+        browser.get(&bench, "/auth/logout").await.status(),
+        StatusCode::METHOD_NOT_ALLOWED
+    );
     assert!(bench.found(&browser).is_some());
     let good = [(ORIGIN.as_str(), own.as_str()), header];
-    assert_eq!(browser.signs_out(&bench, &good).await, StatusCode::NO_CONTENT);
-    assert!(browser.cookies.get(cookie::SESSION).is_none());
+    assert_eq!(
+        browser.signs_out(&bench, &good).await,
+        StatusCode::NO_CONTENT
+    );
+    assert!(!browser.cookies.contains_key(cookie::SESSION));
 }
 
 #[tokio::test]
@@ -380,10 +326,17 @@ async fn no_other_site_may_read_an_answer() {
         ("accept-encoding", "gzip, br"),
         ("access-control-request-method", "POST"),
     ];
-    for (method, path) in [(Method::GET, "/auth/session"), (Method::OPTIONS, "/auth/logout")] {
+    for (method, path) in [
+        (Method::GET, "/auth/session"),
+        (Method::OPTIONS, "/auth/logout"),
+    ] {
         let answer = browser.send(&bench, method, path, &foreign).await;
         let headers = answer.headers();
-        assert!(!headers.keys().any(|name| name.as_str().starts_with("access-control")));
+        assert!(
+            !headers
+                .keys()
+                .any(|name| name.as_str().starts_with("access-control"))
+        );
         // Nothing secret is compressed beside what somebody else wrote.
         assert!(headers.get("content-encoding").is_none());
     }
@@ -395,7 +348,9 @@ async fn signing_in_gives_a_new_session_and_the_one_before_is_worth_nothing() {
     let mut browser = Browser::default();
     // Fixation: a cookie that somebody planted is not taken over.
     let planted = "A".repeat(43);
-    browser.cookies.insert(cookie::SESSION.into(), planted.clone());
+    browser
+        .cookies
+        .insert(cookie::SESSION.into(), planted.clone());
     bench.signs_in(&mut browser).await;
     let first = browser.cookies[cookie::SESSION].clone();
     assert_ne!(first, planted);
@@ -418,11 +373,20 @@ async fn signing_out_ends_what_came_in_by_the_sign_in() {
         let session = Arc::clone(&session);
         async move { session.over().await }
     });
-    let headers = [(ORIGIN.as_str(), &*bench.served.url()), ("x-felix-sign-out", "1")];
-    assert_eq!(browser.signs_out(&bench, &headers).await, StatusCode::NO_CONTENT);
+    let headers = [
+        (ORIGIN.as_str(), &*bench.served.url()),
+        ("x-felix-sign-out", "1"),
+    ];
+    assert_eq!(
+        browser.signs_out(&bench, &headers).await,
+        StatusCode::NO_CONTENT
+    );
     timeout(PATIENCE, socket).await.unwrap().unwrap();
     assert!(session.id_token().await.is_err());
-    assert!(bench.found(&other).is_some(), "another browser stays signed in");
+    assert!(
+        bench.found(&other).is_some(),
+        "another browser stays signed in"
+    );
 }
 
 #[tokio::test]
@@ -435,13 +399,21 @@ async fn a_provider_that_is_away_stops_logins_at_once_and_nobody_who_is_in() {
     let bench = Bench::new(manners).await;
     let mut browser = Browser::default();
     bench.signs_in(&mut browser).await;
-    bench.provider.provider.behave(|manners| manners.away = Some(StatusCode::BAD_GATEWAY));
+    bench
+        .provider
+        .provider
+        .behave(|manners| manners.away = Some(StatusCode::BAD_GATEWAY));
     // His token soon runs out, and what is held is still good.
     let session = bench.found(&browser).unwrap();
     assert!(session.id_token().await.is_ok());
     let asked = bench.begin(&mut browser, "").await;
     let answer = browser.get(&bench, &bench.back(&asked)).await;
-    refused(answer, StatusCode::BAD_GATEWAY, "Signing in did not work").await;
+    refused(
+        answer,
+        StatusCode::SERVICE_UNAVAILABLE,
+        "Signing in did not work",
+    )
+    .await;
     // And where nothing is known of the provider, it is said at once.
     let away = Manners {
         away: Some(StatusCode::BAD_GATEWAY),
@@ -464,22 +436,34 @@ async fn a_sign_in_is_renewed_at_the_provider_once_for_all_who_ask_and_ends_when
     let bench = Bench::new(manners).await;
     let mut browser = Browser::default();
     bench.signs_in(&mut browser).await;
-    bench.provider.provider.behave(|manners| manners.life_s = Some(600));
+    bench
+        .provider
+        .provider
+        .behave(|manners| manners.life_s = Some(600));
     let session = bench.found(&browser).unwrap();
     let ask = || {
         let session = Arc::clone(&session);
         tokio::spawn(async move { session.id_token().await.map(|token| token.digest()) })
     };
     let (first, second) = (ask(), ask());
-    let (first, second) = (first.await.unwrap().unwrap(), second.await.unwrap().unwrap());
+    let (first, second) = (
+        first.await.unwrap().unwrap(),
+        second.await.unwrap().unwrap(),
+    );
     assert_eq!(first, second);
     assert_eq!(bench.provider.provider.refreshed(), 1);
     assert!(session.until().0 > now().0 + 60_000);
 
-    bench.provider.provider.behave(|manners| manners.life_s = Some(30));
+    bench
+        .provider
+        .provider
+        .behave(|manners| manners.life_s = Some(30));
     let mut other = Browser::default();
     bench.signs_in(&mut other).await;
-    bench.provider.provider.behave(|manners| manners.refuses_refresh = true);
+    bench
+        .provider
+        .provider
+        .behave(|manners| manners.refuses_refresh = true);
     let session = bench.found(&other).unwrap();
     assert!(session.id_token().await.is_err());
     timeout(PATIENCE, session.over()).await.unwrap();
@@ -495,7 +479,9 @@ async fn a_person_signs_in_in_only_so_many_browsers_at_once() {
         bench.signs_in(&mut browser).await;
         browsers.push(browser);
     }
-    let standing = browsers.iter().filter(|browser| bench.found(browser).is_some());
+    let standing = browsers
+        .iter()
+        .filter(|browser| bench.found(browser).is_some());
     assert_eq!(standing.count(), 16);
 }
 

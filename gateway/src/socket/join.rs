@@ -14,6 +14,7 @@ use crate::identity::{Ask, Attached, Granted, Place, Presented, Refused, Secret,
 use crate::limits::{FIRST_MESSAGE_TIMEOUT, SESSIONS_WAIT};
 use crate::metrics::Limited;
 use crate::origin;
+use crate::rooms::{self, Room};
 use crate::scope::{Resource, Scope};
 use crate::session::answer::Hello;
 use crate::session::fault::{Code, Fault};
@@ -102,12 +103,8 @@ async fn admit(app: &App, caller: Caller, text: &str) -> Result<(Joined, String)
     let at_ip = place(ip_max, |most| app.at_ip.take(caller.ip, usize::MAX, most))
         .ok_or_else(|| crowded(app, Limited::IpSessions, features))?;
     let presented = presented(caller, join.token)?;
-    let granted = app
-        .door
-        .identity
-        .admit(presented, asks.ask())
-        .await
-        .map_err(refused)?;
+    let admitted = app.door.identity.admit(presented.clone(), asks.ask()).await;
+    let granted = admitted.map_err(refused)?;
     let granted = Arc::new(granted);
     let principal = Arc::clone(&granted.principal);
     let person_max = scope.limits.sessions_per_principal;
@@ -123,6 +120,11 @@ async fn admit(app: &App, caller: Caller, text: &str) -> Result<(Joined, String)
             "the brokers cannot be reached at the moment",
         )
     })?;
+    let room = Room {
+        namespace: &namespace,
+        value: &join.scope,
+    };
+    rooms::open(app, room, &client, presented).await;
     let rights = asks.rights(&granted);
     let hello = hello(
         app,

@@ -93,7 +93,10 @@ async fn delete(app: &App, caller: Caller, body: &[u8]) -> Result<(), Fault> {
         .connect(&config.namespace, granted.tokens.clone())
         .await;
     let reached = client.map_err(|error| failed(&error))?;
-    let cache = reached.client.cache(&name).map_err(|error| failed(&error))?;
+    let cache = reached
+        .client
+        .cache(&name)
+        .map_err(|error| failed(&error))?;
     cache.delete(key).await.map_err(|error| failed(&error))?;
     Ok(())
 }

@@ -17,10 +17,7 @@ use axum::routing::{get, post};
 
 use crate::address::Seen;
 use crate::app::App;
-use crate::limits::{
-    BEACON_BYTES_MAX, GOODBYE_TIMEOUT, SOCKET_READ_BYTES, SOCKET_UNSENT_BYTES_MAX,
-    SOCKET_WRITE_BYTES,
-};
+use crate::limits::{BEACON_BYTES_MAX, GOODBYE_TIMEOUT, SOCKET_READ_BYTES, SOCKET_WRITE_BYTES};
 
 pub(crate) fn routes() -> Router<App> {
     Router::new()
@@ -83,7 +80,6 @@ async fn upgrade(
         .max_frame_size(most)
         .read_buffer_size(SOCKET_READ_BYTES)
         .write_buffer_size(SOCKET_WRITE_BYTES)
-        .max_write_buffer_size(SOCKET_UNSENT_BYTES_MAX)
         .on_upgrade(move |socket| tracker.track_future(talk(app, caller, socket)))
 }
 

@@ -161,7 +161,11 @@ impl Talk {
                     .map(|event| (subscribe.stream, event.arrived));
                 self.outbox
                     .extend(events.iter().map(|event| event.message(dress)));
-                return self.send_events(socket).await;
+                // A throttled link is waited for in the loop.
+                return match self.live.throttle {
+                    Some(_) => Ok(()),
+                    None => self.send_events(socket).await,
+                };
             }
             Step::Stands { start, live } => {
                 let binary = self.live.session.shape() != Shape::Text;

@@ -36,7 +36,10 @@ impl Default for Manners {
             exchange: (200, ""),
             refresh: (200, ""),
             delegate: (200, ""),
-            holds: vec!["stream.subscribe:stream:t/ns/*", "stream.publish:stream:t/ns/*"],
+            holds: vec![
+                "stream.subscribe:stream:t/ns/*",
+                "stream.publish:stream:t/ns/*",
+            ],
             life_s: 900,
             slow: false,
         }
@@ -97,7 +100,11 @@ impl ControlPlane {
     /// What was asked with this verb, in order.
     pub(crate) fn asked(&self, verb: &str) -> Vec<Asked> {
         let book = self.book();
-        book.asked.iter().filter(|one| one.verb == verb).cloned().collect()
+        book.asked
+            .iter()
+            .filter(|one| one.verb == verb)
+            .cloned()
+            .collect()
     }
 
     /// Sessions that can still be continued.
@@ -112,7 +119,10 @@ impl ControlPlane {
         let body = json!({
             "sub": subject, "tid": "t", "iat": at, "exp": at + life_s, "perms": perms, "jti": book.minted,
         });
-        format!("felix.{}.signature", URL_SAFE_NO_PAD.encode(body.to_string()))
+        format!(
+            "felix.{}.signature",
+            URL_SAFE_NO_PAD.encode(body.to_string())
+        )
     }
 }
 
@@ -130,8 +140,13 @@ async fn answer(
     headers: HeaderMap,
     Json(body): Json<Value>,
 ) -> (StatusCode, Json<Value>) {
-    let bearer = headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap());
-    let bearer = bearer.unwrap_or_default().trim_start_matches("Bearer ").to_owned();
+    let bearer = headers
+        .get(AUTHORIZATION)
+        .map(|value| value.to_str().unwrap());
+    let bearer = bearer
+        .unwrap_or_default()
+        .trim_start_matches("Bearer ")
+        .to_owned();
     let manners = {
         let mut book = plane.book();
         book.asked.push(Asked {
@@ -156,7 +171,10 @@ async fn answer(
         return (StatusCode::from_u16(status).unwrap(), Json(body));
     }
     let perms: Vec<String> = match body["permissions"].as_array() {
-        Some(pairs) => pairs.iter().filter_map(|pair| granted(&manners, pair.as_str()?)).collect(),
+        Some(pairs) => pairs
+            .iter()
+            .filter_map(|pair| granted(&manners, pair.as_str()?))
+            .collect(),
         None => manners.holds.iter().map(|one| (*one).to_owned()).collect(),
     };
     match verb.as_str() {
@@ -165,12 +183,18 @@ async fn answer(
             let number = plane.book().minted;
             let chain = format!("{number}|0|{}|{}", subject(&bearer), perms.join(" "));
             plane.book().live.push(chain.clone());
-            (StatusCode::OK, Json(session(&token, &chain, manners.life_s)))
+            (
+                StatusCode::OK,
+                Json(session(&token, &chain, manners.life_s)),
+            )
         }
         "refresh" => {
             let spent = body["refresh_token"].as_str().unwrap().to_owned();
             let Some(next) = spend(&plane, &spent) else {
-                return (StatusCode::FORBIDDEN, Json(json!({"code": "forbidden", "message": "words"})));
+                return (
+                    StatusCode::FORBIDDEN,
+                    Json(json!({"code": "forbidden", "message": "words"})),
+                );
             };
             let mut parts = next.split('|').skip(2);
             let (who, perms) = (parts.next().unwrap(), parts.next().unwrap());
@@ -179,7 +203,10 @@ async fn answer(
             (StatusCode::OK, Json(session(&token, &next, manners.life_s)))
         }
         "delegate" => {
-            let who = format!("{} through a gateway", subject(body["subject_token"].as_str().unwrap()));
+            let who = format!(
+                "{} through a gateway",
+                subject(body["subject_token"].as_str().unwrap())
+            );
             let token = plane.mint(&who, &perms, manners.life_s);
             let answer = json!({
                 "access_token": token, "issued_token_type": "jwt", "token_type": "Bearer", "expires_in": 1,
@@ -189,6 +216,7 @@ async fn answer(
         _ => {
             let ended = body["refresh_token"].as_str().unwrap();
             plane.book().live.retain(|one| one != ended);
+            plane.came.notify_one();
             (StatusCode::NO_CONTENT, Json(Value::Null))
         }
     }

@@ -152,7 +152,8 @@ async fn discovery(State(provider): State<Provider>) -> (StatusCode, Json<Value>
 
 async fn jwks(State(provider): State<Provider>) -> (StatusCode, Json<Value>) {
     let x = URL_SAFE_NO_PAD.encode(provider.key.verifying_key().to_bytes());
-    let key = json!({"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "use": "sig", "kid": "1", "x": x});
+    let key =
+        json!({"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "use": "sig", "kid": "1", "x": x});
     let away = provider.book().manners.away;
     (away.unwrap_or(StatusCode::OK), Json(json!({"keys": [key]})))
 }

@@ -3,18 +3,17 @@
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use felix_client::{
-    Cache, CacheFailed, CallFailed, Client, Condition, Counter, PageLimits, PublishFailed,
-    Publisher, ReadFailed, Receipt,
+    Cache, CacheFailed, CallFailed, Client, Condition, Counter, PublishFailed, Publisher,
+    ReadFailed, Receipt,
 };
 
 use crate::app::App;
 use crate::scope::Scope;
-use crate::session::Ask;
-use crate::session::answer::{Answer, Base64, RecordRead};
+use crate::session::answer::Answer;
 use crate::session::fault::{Code, Fault};
 use crate::session::message;
 use crate::session::writes::Write;
@@ -25,20 +24,17 @@ pub(crate) type Answering = Pin<Box<dyn Future<Output = Option<String>> + Send>>
 /// A write on its way: done when the next one of its kind may follow.
 pub(crate) type Beginning = Pin<Box<dyn Future<Output = Answering> + Send>>;
 
-/// What a question is answered with, and whether it counted as a read.
-pub(crate) type Asked = Pin<Box<dyn Future<Output = (bool, String)> + Send>>;
-
 /// One session's side towards the brokers.
 pub(crate) struct Calls {
     app: App,
-    scope: Arc<Scope>,
+    pub(super) scope: Arc<Scope>,
     /// The scope's value.
     value: String,
     principal: Arc<str>,
-    client: Client,
+    pub(super) client: Client,
     /// Whether `past_end` and `cache_versions` were agreed on.
-    past_end: bool,
-    versions: bool,
+    pub(super) past_end: bool,
+    pub(super) versions: bool,
     publishers: BTreeMap<usize, Publisher>,
 }
 
@@ -262,7 +258,12 @@ impl Calls {
         })
     }
 
-    fn cache_fault(&self, place: usize, failed: &dyn std::fmt::Display, id: Option<u64>) -> Fault {
+    pub(super) fn cache_fault(
+        &self,
+        place: usize,
+        failed: &dyn std::fmt::Display,
+        id: Option<u64>,
+    ) -> Fault {
         let alias = self
             .scope
             .caches
@@ -287,136 +288,6 @@ impl Calls {
         let counter = self.scope.counters.get(place);
         let name = counter.map_or_else(String::new, |one| one.resource.name_in(&self.value));
         self.client.counter(&name)
-    }
-
-    /// Asks what changes nothing.
-    pub(crate) fn ask(&self, ask: Ask) -> Asked {
-        match ask {
-            Ask::CacheGet { cache, key, id } => self.cache_get(cache, key, id),
-            Ask::StateGet {
-                stream,
-                key,
-                entity,
-                shard,
-                id,
-            } => self.state_get(stream, (key, entity), shard, id),
-            Ask::Read {
-                stream,
-                from,
-                end,
-                most,
-                shard,
-                id,
-            } => {
-                let limits = PageLimits {
-                    end,
-                    records: most,
-                    bytes: 0,
-                };
-                self.read(stream, shard, from, limits, id)
-            }
-            Ask::OffsetForTime {
-                stream,
-                at_us,
-                shard,
-                id,
-            } => {
-                let (client, name) = (self.client.clone(), self.stream_name(stream));
-                Box::pin(async move {
-                    let time = UNIX_EPOCH + Duration::from_micros(at_us);
-                    let text = match client.offset_for_time(&name, shard, time).await {
-                        Ok(offset) => Answer::Offset { id, offset }.to_text(),
-                        Err(failed) => fault(Code::ReadFailed, &failed).id(Some(id)).to_text(),
-                    };
-                    (true, text)
-                })
-            }
-        }
-    }
-
-    fn cache_get(&self, place: usize, key: String, id: u64) -> Asked {
-        let (cache, versions) = (self.cache(place), self.versions);
-        let failure = self.cache_fault(place, &"", Some(id));
-        Box::pin(async move {
-            let got = match cache {
-                Ok(cache) => cache.get(&key).await,
-                Err(failed) => Err(failed.into()),
-            };
-            let text = match got {
-                Ok(entry) => {
-                    let version = entry.as_ref().and_then(|entry| entry.version);
-                    Answer::CacheValue {
-                        id,
-                        payload: entry.map(|entry| Base64(entry.value)),
-                        version: versions.then_some(version),
-                    }
-                    .to_text()
-                }
-                Err(failed) => Fault {
-                    message: failed.to_string(),
-                    ..failure
-                }
-                .to_text(),
-            };
-            (false, text)
-        })
-    }
-
-    fn state_get(
-        &self,
-        place: usize,
-        (key, entity): (String, String),
-        shard: Option<u32>,
-        id: u64,
-    ) -> Asked {
-        let state = self.client.state(&self.stream_name(place), entity);
-        let state = state.map(|state| match shard {
-            Some(shard) => state.on_shard(shard),
-            None => state,
-        });
-        Box::pin(async move {
-            let got = match state {
-                Ok(state) => state.get(&key).await,
-                Err(failed) => Err(failed),
-            };
-            let text = match got {
-                Ok(entry) => Answer::StateValue {
-                    id,
-                    version: entry.as_ref().and_then(|entry| entry.version),
-                    payload: entry.map(|entry| Base64(entry.value)),
-                    as_of: None,
-                    shard,
-                }
-                .to_text(),
-                Err(failed) => fault(Code::StateFailed, &failed).id(Some(id)).to_text(),
-            };
-            (false, text)
-        })
-    }
-
-    fn read(&self, place: usize, shard: u32, from: u64, limits: PageLimits, id: u64) -> Asked {
-        let (client, name, past_end) =
-            (self.client.clone(), self.stream_name(place), self.past_end);
-        Box::pin(async move {
-            let text = match client.stream_read(&name, shard, from, limits).await {
-                Ok(page) => {
-                    let records = page.records.into_iter().map(|record| RecordRead {
-                        offset: record.offset,
-                        payload: Base64(record.payload),
-                    });
-                    Answer::Records {
-                        id,
-                        records: records.collect(),
-                        next_offset: page.next_offset,
-                    }
-                    .to_text()
-                }
-                Err(failed) => read_fault(&failed, Code::ReadFailed, past_end)
-                    .id(Some(id))
-                    .to_text(),
-            };
-            (true, text)
-        })
     }
 }
 
@@ -469,7 +340,7 @@ fn publish_fault(failed: &PublishFailed, id: u64) -> Fault {
     fault(Code::PublishFailed, failed).id(Some(id))
 }
 
-fn fault(code: Code, failed: &dyn std::fmt::Display) -> Fault {
+pub(super) fn fault(code: Code, failed: &dyn std::fmt::Display) -> Fault {
     Fault::new(code, failed.to_string())
 }
 

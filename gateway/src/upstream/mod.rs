@@ -1,6 +1,7 @@
 //! The side towards brokers: connections in a user's name, what his browser asks of them, and subscriptions that the
 //! browsers of a stream share.
 
+mod asks;
 pub(crate) mod calls;
 pub(crate) mod feed;
 pub(crate) mod item;

@@ -1,7 +1,7 @@
 //! Changes to topics, made at the control plane in the name of who asks.
 
 use felix_controlplane_client::{Api as ControlPlane, CallFailed};
-use felix_meta::{Cleanup, Retention, StreamPatch, StreamRecord, StreamSpec};
+use felix_meta::{Cleanup, Retention, StreamPatch, StreamRecord, StreamSpec, Timestamps};
 use felix_model::Routing;
 
 use super::Ctx;
@@ -40,6 +40,7 @@ pub(super) struct NewTopic {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Settings {
     pub(super) cleanup: Option<Cleanup>,
+    pub(super) timestamps: Option<Timestamps>,
     /// Seconds, or for ever.
     pub(super) max_age: Option<Option<u64>>,
     /// Bytes, or without bound.
@@ -71,6 +72,7 @@ pub(super) async fn create(
     spec.routing = Some(Routing::Murmur2);
     spec.retention = topic.settings.retention(Retention::default());
     spec.cleanup = topic.settings.cleanup;
+    spec.timestamps = topic.settings.timestamps;
     spec.max_record_bytes = topic.settings.max_record_bytes;
     let made = control(ctx)?
         .create_stream(ctx.who.tenant(), &place.namespace, &spec)
@@ -110,6 +112,7 @@ pub(super) async fn change(
     let patch = StreamPatch {
         retention: Some(settings.retention(stream.retention)),
         cleanup: settings.cleanup,
+        timestamps: settings.timestamps,
         max_record_bytes: settings.max_record_bytes,
         ..StreamPatch::default()
     };

@@ -25,7 +25,7 @@ pub(super) async fn answer(
             .with_error_message(Some(text("there are brokers only, no controllers")));
     }
     let (host, port) = &ctx.shared.advertised;
-    let node = BrokerId(ctx.shared.config.node_id);
+    let node = BrokerId(ctx.shared.node_id);
     let broker = DescribeClusterBroker::default()
         .with_broker_id(node)
         .with_host(text(host))

@@ -10,8 +10,8 @@ use kafka_protocol::messages::describe_configs_response::{
 use kafka_protocol::messages::incremental_alter_configs_request::AlterConfigsResource;
 use kafka_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use kafka_protocol::messages::{
-    AlterConfigsRequest, AlterConfigsResponse, DescribeConfigsRequest, DescribeConfigsResponse, IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
+    AlterConfigsRequest, AlterConfigsResponse, DescribeConfigsRequest, DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
 };
 
 use super::admin::{self, Refused, Settings};
@@ -72,7 +72,7 @@ fn list(ctx: &Ctx, asked: &DescribeConfigsResource) -> Result<Vec<Setting>, Refu
                 .map_err(|code| Refused::new(code, name(code)))?;
             Ok(settings::of_topic(&topic.stream))
         }
-        BROKER if wanted.is_empty() || wanted == ctx.shared.config.node_id.to_string() => {
+        BROKER if wanted.is_empty() || wanted == ctx.shared.node_id.to_string() => {
             Ok(of_listener(ctx))
         }
         BROKER => Err(Refused::new(
@@ -101,7 +101,7 @@ fn of_listener(ctx: &Ctx) -> Vec<Setting> {
             config.auto_create_topics.to_string(),
             Type::Boolean,
         ),
-        shown("broker.id", config.node_id.to_string(), Type::Int),
+        shown("broker.id", ctx.shared.node_id.to_string(), Type::Int),
         shown("default.replication.factor", "1".into(), Type::Int),
         shown("log.cleanup.policy", "delete".into(), Type::List),
         shown(

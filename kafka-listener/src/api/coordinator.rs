@@ -27,7 +27,7 @@ pub(super) async fn answer(
     let (host, port) = &ctx.shared.advertised;
     let host = text(host);
     let port = i32::from(*port);
-    let node = BrokerId(ctx.shared.config.node_id);
+    let node = BrokerId(ctx.shared.node_id);
     if head.version >= 4 {
         let coordinators = request.coordinator_keys.iter().map(|key| {
             let (error, message) = judge(request.key_type, key);

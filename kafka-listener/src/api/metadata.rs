@@ -52,7 +52,7 @@ pub(super) async fn answer(
         }
     };
     let (host, port) = &ctx.shared.advertised;
-    let node = BrokerId(ctx.shared.config.node_id);
+    let node = BrokerId(ctx.shared.node_id);
     let broker = MetadataResponseBroker::default()
         .with_node_id(node)
         .with_host(text(host))
@@ -81,17 +81,16 @@ async fn some(
     makes: bool,
     operations: bool,
 ) -> Vec<MetadataResponseTopic> {
-    let names = asked.iter().filter_map(|topic| topic.name.as_ref());
-    let mut topics = ctx.topics_with(names.map(|name| name.as_str())).await;
+    let mut topics = ctx.topics_with(asked.iter().filter_map(name_of)).await;
     let mut answers = Vec::with_capacity(asked.len());
     for topic in asked {
         let looked = look(ctx, &topics, topic);
         let missing = |error| error == UNKNOWN_TOPIC_OR_PARTITION;
-        let looked = match (looked, &topic.name) {
+        let looked = match (looked, name_of(topic)) {
             (Err(error), Some(name)) if missing(error) && makes => {
-                match make(ctx, name.as_str()).await {
+                match make(ctx, name).await {
                     Some(with_it) => topics = with_it,
-                    None => tracing::debug!(topic = name.as_str(), "a topic is not made"),
+                    None => tracing::debug!(topic = name, "a topic is not made"),
                 }
                 look(ctx, &topics, topic)
             }
@@ -106,15 +105,21 @@ async fn some(
 }
 
 fn look(ctx: &Ctx, topics: &Topics, asked: &MetadataRequestTopic) -> Result<Arc<Topic>, i16> {
-    let Some(name) = &asked.name else {
-        let topic = topics.with_id(asked.topic_id.as_bytes());
+    match name_of(asked) {
+        Some(name) => named(ctx, topics, name),
         // A stream that may not be seen is as unknown as one that is not there.
-        return topic
+        None => topics
+            .with_id(asked.topic_id.as_bytes())
             .filter(|topic| ctx.who.may_see(&topic.stream))
             .cloned()
-            .ok_or(UNKNOWN_TOPIC_ID);
-    };
-    named(ctx, topics, name.as_str())
+            .ok_or(UNKNOWN_TOPIC_ID),
+    }
+}
+
+/// The name that a topic is asked for by. With an id there is none, or an empty one, which is what Java sends.
+fn name_of(asked: &MetadataRequestTopic) -> Option<&str> {
+    let name = asked.name.as_ref().filter(|_| asked.topic_id.is_nil());
+    name.map(|name| name.as_str())
 }
 
 /// A topic by its name.
@@ -174,7 +179,7 @@ async fn make(ctx: &Ctx, name: &str) -> Option<Arc<Topics>> {
 }
 
 fn found(ctx: &Ctx, topic: &Topic, operations: bool) -> MetadataResponseTopic {
-    let node = BrokerId(ctx.shared.config.node_id);
+    let node = BrokerId(ctx.shared.node_id);
     let shards = i32::try_from(topic.stream.shards).unwrap_or(i32::MAX);
     let partitions = (0..shards).map(|shard| {
         MetadataResponsePartition::default()

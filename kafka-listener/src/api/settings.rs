@@ -1,6 +1,6 @@
 //! Settings of topics under the names that Kafka has for them.
 
-use felix_meta::{Cleanup, StreamRecord};
+use felix_meta::{Cleanup, StreamRecord, Timestamps};
 use kafka_protocol::protocol::StrBytes;
 
 use super::admin::{Refused, Settings};
@@ -62,9 +62,8 @@ const WITHOUT_EFFECT: [(&str, &str, Type); 19] = [
 ];
 
 /// Settings that can only be what they are, because batches stay as producers made them.
-const FIXED: [(&str, &str, Type); 3] = [
+const FIXED: [(&str, &str, Type); 2] = [
     ("compression.type", "producer", Type::Text),
-    ("message.timestamp.type", "CreateTime", Type::Text),
     ("unclean.leader.election.enable", "false", Type::Boolean),
 ];
 
@@ -97,6 +96,15 @@ pub(super) fn of_topic(stream: &StreamRecord) -> Vec<Setting> {
             batch_bytes_max(stream).to_string(),
             Type::Int,
             false,
+        ),
+        own(
+            "message.timestamp.type",
+            match stream.timestamps {
+                Timestamps::Create => "CreateTime".to_owned(),
+                Timestamps::Append => "LogAppendTime".to_owned(),
+            },
+            Type::Text,
+            stream.timestamps != Timestamps::default(),
         ),
         own(
             "retention.bytes",
@@ -137,6 +145,7 @@ pub(crate) fn batch_bytes_max(stream: &StreamRecord) -> usize {
 pub(super) const fn defaults() -> Settings {
     Settings {
         cleanup: Some(Cleanup::Delete),
+        timestamps: Some(Timestamps::Create),
         max_age: Some(None),
         max_size: Some(None),
         max_record_bytes: Some(BATCH_BYTES_MAX as u32),
@@ -175,6 +184,13 @@ pub(super) fn set(settings: &mut Settings, name: &str, value: Option<&str>) -> R
                 None | Some("delete") => Cleanup::Delete,
                 Some("compact") => Cleanup::Compact,
                 Some(_) => return Err(bad("delete or compact")),
+            });
+        }
+        "message.timestamp.type" => {
+            settings.timestamps = Some(match value {
+                None | Some("CreateTime") => Timestamps::Create,
+                Some("LogAppendTime") => Timestamps::Append,
+                Some(_) => return Err(bad("CreateTime or LogAppendTime")),
             });
         }
         "retention.ms" => {
@@ -234,6 +250,12 @@ mod tests {
             one("cleanup.policy", "compact").unwrap().cleanup,
             Some(Cleanup::Compact)
         );
+        assert_eq!(
+            one("message.timestamp.type", "LogAppendTime")
+                .unwrap()
+                .timestamps,
+            Some(Timestamps::Append)
+        );
         assert_eq!(one("retention.ms", "-1").unwrap().max_age, Some(None));
         assert_eq!(one("retention.ms", "1500").unwrap().max_age, Some(Some(2)));
         assert_eq!(
@@ -252,7 +274,7 @@ mod tests {
             ("cleanup.policy", "compact,delete"),
             ("retention.ms", "soon"),
             ("compression.type", "gzip"),
-            ("message.timestamp.type", "LogAppendTime"),
+            ("message.timestamp.type", "Whenever"),
             ("no.such.setting", "1"),
         ] {
             let refused = one(name, value).unwrap_err();
@@ -270,10 +292,11 @@ mod tests {
         assert_eq!(settings, defaults());
     }
 
-    fn of_effect() -> [&'static str; 4] {
+    fn of_effect() -> [&'static str; 5] {
         [
             "cleanup.policy",
             "max.message.bytes",
+            "message.timestamp.type",
             "retention.bytes",
             "retention.ms",
         ]

@@ -5,5 +5,6 @@ pub(crate) mod codes;
 pub(crate) mod guard;
 pub(crate) mod header;
 pub(crate) mod read;
+pub(crate) mod sample;
 mod schema;
 pub(crate) mod write;

@@ -115,7 +115,8 @@ async fn fetch(raw: &Raw, stream: &str, records: u64) -> Outcome<u64> {
             }])?,
         };
         let fetched = raw.fetch(fetch).await?;
-        for (_, mut batches) in fetched.iter() {
+        for (_, batches) in fetched.iter() {
+            let mut batches = batches.joined();
             bytes += batches.len() as u64;
             while !batches.is_empty() {
                 let header = felix_model::BatchHeader::parse(&batches)?;

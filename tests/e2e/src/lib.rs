@@ -11,11 +11,13 @@
 //! Begin with [`Home`] and [`Node`], then read [`kills`]. The binary `felix-e2e` is the command line of Felix as well
 //! (`felix-e2e felixctl …`), so that the processes under test are always those of the sources beside it.
 
+pub mod broker;
+pub mod browsers;
 mod history;
 pub mod idle;
 pub mod kills;
 mod node;
-mod outside;
+pub mod outside;
 mod proxy;
 pub mod raw;
 pub mod readings;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use felix_e2e::{Home, idle, kills, readings, stopped_reader};
+use felix_e2e::{Home, browsers, idle, kills, readings, stopped_reader};
 use felixctl::surroundings::Surroundings;
 use indicatif::ProgressBar;
 
@@ -34,6 +34,8 @@ enum Command {
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
+    /// Serves as a broker that the environment configures; for tests that need one beside a node's own
+    Broker,
     /// Measures how soon what rests on something that is revoked has ended
     Revocation,
     /// Measures what connections cost that say nothing after they authenticated
@@ -41,6 +43,33 @@ enum Command {
         /// How many
         #[arg(long, default_value_t = 1_000)]
         count: usize,
+    },
+    /// Lets many browsers come to a gateway that runs; `tests/conformance/gateway_load.py` starts one
+    Browsers {
+        /// The gateway, `address:port`
+        #[arg(long)]
+        gateway: std::net::SocketAddr,
+        /// Its process
+        #[arg(long)]
+        pid: u32,
+        /// File that holds a provider's token
+        #[arg(long)]
+        token_file: std::path::PathBuf,
+        /// Browsers that do nothing
+        #[arg(long, default_value_t = 5_000)]
+        idle: usize,
+        /// Scopes that exist, with commas between
+        #[arg(long, value_delimiter = ',')]
+        boards: Vec<String>,
+        /// Browsers that read, on each of them
+        #[arg(long, default_value_t = 100)]
+        readers: usize,
+        /// Events a second on each of them
+        #[arg(long, default_value_t = 100)]
+        rate: u32,
+        /// How long
+        #[arg(long, default_value_t = 20)]
+        seconds: u64,
     },
 }
 
@@ -58,8 +87,36 @@ async fn main() -> ExitCode {
             seed,
         } => campaign(count, seed).await,
         Command::Kills { count, seed, .. } => readings_campaign(count, seed).await,
+        Command::Broker => felix_e2e::broker::serve().await,
         Command::Revocation => revocation().await,
         Command::IdleConnections { count } => idle_connections(count).await,
+        Command::Browsers {
+            gateway,
+            pid,
+            token_file,
+            idle,
+            boards,
+            readers,
+            rate,
+            seconds,
+        } => match std::fs::read_to_string(&token_file) {
+            Ok(token) => {
+                let token = token.trim().to_owned();
+                let lasts = Duration::from_secs(seconds);
+                let load = browsers::Load {
+                    gateway,
+                    pid,
+                    token,
+                    idle,
+                    boards,
+                    readers,
+                    rate,
+                    lasts,
+                };
+                browsers(load).await
+            }
+            Err(error) => Err(format!("{}: {error}", token_file.display())),
+        },
         Command::StoppedReader { seconds } => stopped_reader(Duration::from_secs(seconds)).await,
     };
     match outcome {
@@ -82,6 +139,24 @@ async fn stopped_reader(phase: Duration) -> Result<(), String> {
         .await
         .map_err(|error| error.to_string())?;
     comparison.print();
+    Ok(())
+}
+
+async fn browsers(load: browsers::Load) -> Result<(), String> {
+    let measured = browsers::run(&load).await.map_err(|error| error.to_string())?;
+    let [half, most, longest] = measured.delays.map(|delay| delay.as_secs_f64() * 1_000.0);
+    println!("{} bytes for each idle browser", measured.bytes_per_idle);
+    println!(
+        "{} of {} events delivered, {:.0} a second; half within {half:.1} ms, 99 of 100 within {most:.1} ms, all within \
+         {longest:.1} ms",
+        measured.delivered,
+        measured.expected,
+        measured.delivered as f64 / measured.took.as_secs_f64(),
+    );
+    if measured.delivered < measured.expected {
+        return Err("events are missing".into());
+    }
+    println!("1 passed, 0 failed");
     Ok(())
 }
 

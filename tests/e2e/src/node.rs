@@ -51,6 +51,8 @@ pub struct Ready {
     pub broker_admin_url: String,
     /// The listener that mints tokens.
     pub bootstrap_url: String,
+    /// Where Kafka clients connect.
+    pub kafka_bootstrap: String,
 }
 
 /// Why a node did not do what was asked.
@@ -231,6 +233,19 @@ impl Home {
             .output()
             .await
             .map_err(failed)
+    }
+
+    /// Starts a command line that does not end by itself. What it prints can be read; dropping it kills it.
+    ///
+    /// # Errors
+    /// When the process cannot be started.
+    pub fn spawn(&self, arguments: &[&str]) -> Result<Child, NodeFailed> {
+        let mut command = self.command();
+        let spawned = command.args(arguments).stdout(Stdio::piped()).spawn();
+        spawned.map_err(|source| NodeFailed::Process {
+            program: self.program.clone(),
+            source,
+        })
     }
 
     /// Runs one command line that must succeed and gives what it printed.

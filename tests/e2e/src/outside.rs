@@ -31,12 +31,7 @@ impl Node {
     /// When the admin listener does not answer.
     pub async fn metric(&self, name: &str) -> reqwest::Result<f64> {
         let text = self.admin("metrics").await?.text().await?;
-        let values = text.lines().filter_map(|line| {
-            let (series, value) = line.rsplit_once(' ')?;
-            let found = series.split('{').next()?;
-            (found == name).then(|| value.parse::<f64>().ok())?
-        });
-        Ok(values.sum())
+        Ok(sum(&text, name))
     }
 
     /// The shards the broker has, as `GET /shards` lists them.
@@ -108,6 +103,16 @@ impl Node {
         let token = minted.get("felix_token").and_then(Value::as_str);
         Ok(token.unwrap_or_default().to_owned())
     }
+}
+
+/// The sum of a metric's series in the text of `/metrics`.
+pub(crate) fn sum(text: &str, name: &str) -> f64 {
+    let values = text.lines().filter_map(|line| {
+        let (series, value) = line.rsplit_once(' ')?;
+        let found = series.split('{').next()?;
+        (found == name).then(|| value.parse::<f64>().ok())?
+    });
+    values.sum()
 }
 
 /// A client for HTTP. The library wants to know who does its TLS even where there is none.

@@ -159,7 +159,7 @@ pub async fn revoke(node: &Node, kind: Kind, token: &str) -> reqwest::Result<()>
             let lost = policy("cache.read", "cache:dev/*/*");
             ask(node, delete, path, Some(&lost)).await?;
         }
-        Kind::Key => rotate(node).await?,
+        Kind::Key => rotate(node, &node.ready().controlplane_token).await?,
         Kind::Token => {
             let id = claim(token, "jti").unwrap_or_default();
             let revoked = json!({"kind": "token", "id": id});
@@ -177,15 +177,16 @@ pub async fn revoke(node: &Node, kind: Kind, token: &str) -> reqwest::Result<()>
     Ok(())
 }
 
-/// Stages a key, signs with it, and takes the one before away, as after a theft.
+/// Stages a key, signs with it, and takes the one before away, as after a theft. The token is an administrator's.
 ///
 /// # Errors
 /// When the node does not answer, or refuses.
-pub async fn rotate(node: &Node) -> reqwest::Result<()> {
+pub async fn rotate(node: &Node, token: &str) -> reqwest::Result<()> {
     let (post, delete) = (reqwest::Method::POST, reqwest::Method::DELETE);
+    let ask = async |method, path: &str| node.controlplane(token, method, path, None).await;
     let keys = "/v1/tenants/dev/signing-keys";
-    let before = ask(node, reqwest::Method::GET, keys, None).await?;
-    let staged = ask(node, post.clone(), keys, None).await?;
+    let before = ask(reqwest::Method::GET, keys).await?;
+    let staged = ask(post.clone(), keys).await?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let old = before.get("current").map(text).unwrap_or_default();
     let verifying = staged.get("verifying").and_then(Value::as_array);
@@ -195,8 +196,8 @@ pub async fn rotate(node: &Node) -> reqwest::Result<()> {
         .map(text)
         .find(|kid| *kid != old)
         .unwrap_or_default();
-    ask(node, post, &format!("{keys}/{new}/activate"), None).await?;
-    ask(node, delete, &format!("{keys}/{old}"), None).await?;
+    ask(post, &format!("{keys}/{new}/activate")).await?;
+    ask(delete, &format!("{keys}/{old}")).await?;
     Ok(())
 }
 

@@ -105,10 +105,31 @@ fn from(stream: &str, offset: u64, wait_ms: u32) -> RawFetch {
     }
 }
 
+/// The same by a reader whose last record is of a generation.
+fn behind(stream: &str, offset: u64, generation: u64) -> RawFetch {
+    let mut fetch = from(stream, offset, 0);
+    let shard = FetchShard {
+        shard: 0,
+        offset,
+        max_bytes: 1 << 20,
+        generation: None,
+        last_generation: Some(generation),
+    };
+    let stream = FetchStream {
+        namespace: "default".into(),
+        stream: stream.into(),
+        incarnation: 0,
+        shards: List::build([shard]).unwrap(),
+    };
+    fetch.streams = List::build([stream]).unwrap();
+    fetch
+}
+
 /// The batches of the only shard of a fetch.
 fn batches(fetched: &RawFetched) -> Vec<Bytes> {
-    let (shard, mut rest) = fetched.iter().next().unwrap();
+    let (shard, pieces) = fetched.iter().next().unwrap();
     assert_eq!(shard.error, 0);
+    let mut rest = pieces.joined();
     let mut batches = Vec::new();
     while !rest.is_empty() {
         let header = BatchHeader::parse(&rest).unwrap();
@@ -413,6 +434,41 @@ async fn offsets_are_found_by_time_and_place_and_deleted_records_stay_away() {
     let end = stream.epoch_end(ends).await.unwrap().ends;
     let end = end.iter().next().unwrap();
     assert_eq!((end.error, end.generation, end.end), (0, 0, 6));
+    // A reader that has more of the old generation than there is of it here is told where they part, and no records.
+    let parted = async |offset| {
+        let fetched = client
+            .raw()
+            .fetch(behind("times", offset, 0))
+            .await
+            .unwrap();
+        let (shard, records) = fetched.iter().next().unwrap();
+        assert_eq!(shard.error, 0);
+        (shard.diverging, shard.diverging_end, records.is_empty())
+    };
+    assert_eq!(parted(7).await, (Some(0), 6, true));
+    assert_eq!(parted(6).await, (None, 0, false));
+}
+
+#[tokio::test]
+async fn a_stream_may_give_records_the_time_of_their_append() {
+    let (home, _node, client) = started().await;
+    let create = ["stream", "create", "ours", "--timestamps", "append"];
+    home.ok(&create).await.unwrap();
+    let stream = client.raw().stream("default", "ours").unwrap();
+    let long_ago = built(BatchOptions::default(), &[(5, None, "a"), (3, None, "b")]);
+    let appended = stream.append(append(&long_ago)).await.unwrap();
+    assert!(appended.append_time_ms > TIME, "{appended:?}");
+    let batch = fetched(&client.raw(), "ours", 0).await.remove(0);
+    let header = felix_model::verify(&batch).unwrap();
+    assert_eq!(header.timestamp_type(), felix_model::TimestampType::Append);
+    let times: Vec<_> = felix_model::Records::new(&batch)
+        .unwrap()
+        .map(|record| record.unwrap().timestamp_ms)
+        .collect();
+    assert_eq!(times, [appended.append_time_ms; 2]);
+    // It can be changed, and what is there keeps its time.
+    let set = ["stream", "set", "ours", "--timestamps", "create"];
+    home.ok(&set).await.unwrap();
 }
 
 #[tokio::test]

@@ -314,12 +314,11 @@ class Client(Logins):
         }
         if at["mechanism"] == "PLAIN":
             return {**settings, "sasl.username": at["user"], "sasl.password": at["secret"]}
-        # The client asks the provider itself.
         extensions = ",".join(f"{name}={value}" for name, value in at["extensions"].items())
         return {
             **settings, "sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.client.id": "worker",
             "sasl.oauthbearer.client.secret": "hidden", "sasl.oauthbearer.extensions": extensions,
-            "sasl.oauthbearer.token.endpoint.url": f"{self.secure.provider.issuer}/token",
+            "sasl.oauthbearer.token.endpoint.url": at["token_url"],
         }
 
     def topics_as(self, at: dict):

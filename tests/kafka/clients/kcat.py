@@ -3,12 +3,52 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 import subprocess
+import tempfile
 
 from clients import rows
 from clients.logins import Logins
 
 TITLE = "kcat (Debian)"
+PARTITION = re.compile(r"\[(\d+)\]")
+
+
+class Member:
+    """A kcat that reads as a member of a group until it is ended."""
+
+    def __init__(self, node, group: str, topic: str, **settings):
+        options = [part for key, value in settings.items() for part in ("-X", f"{key.replace('_', '.')}={value}")]
+        self.said = tempfile.NamedTemporaryFile("rb", prefix="kcat-")
+        with open(self.said.name, "wb") as file:
+            self.process = subprocess.Popen(
+                ["kcat", "-b", node.kafka_bootstrap, *options, "-G", group, topic], stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, stderr=file,
+            )
+
+    def assignments(self) -> list[set[str]]:
+        """What it was given, each time it was given something; `topic [0], topic [1]` stands in a line of its own."""
+        self.said.seek(0)
+        lines = [line for line in self.said.read().decode(errors="replace").splitlines() if "rebalanced" in line]
+        return [set(PARTITION.findall(line)) if "assigned:" in line else set() for line in lines]
+
+    def held(self) -> set[str]:
+        return (self.assignments() or [set()])[-1]
+
+    def leave(self) -> None:
+        self.end(signal.SIGTERM)
+
+    def die(self) -> None:
+        self.end(signal.SIGKILL)
+
+    def end(self, by: int) -> None:
+        self.process.send_signal(by)
+        self.process.wait(rows.PATIENCE)
+
+
+def settled(members: list[Member], wanted: list[int]) -> None:
+    rows.until(lambda: sorted(len(member.held()) for member in members) == sorted(wanted))
 
 
 class Client(Logins):
@@ -114,6 +154,42 @@ class Client(Logins):
         assert self.kcat(*options, "-G", group, topic).splitlines() == [b"one", b"two"]
         self.kcat("-P", "-t", topic, data=b"three")
         assert self.kcat(*options, "-G", group, topic).splitlines() == [b"three"]
+
+    def two_members(self, first=None, second=None) -> list[Member]:
+        topic, group = self.node.create_stream(shards=4), rows.fresh("group")
+        members = [Member(self.node, group, topic, **(settings or {})) for settings in (first, second)]
+        settled(members, [2, 2])
+        return members
+
+    def shares_with_a_second_member(self):
+        for member in self.two_members():
+            member.leave()
+
+    def takes_over_from_one_that_leaves(self):
+        stays, leaves = self.two_members()
+        leaves.leave()
+        settled([stays], [4])
+        stays.leave()
+
+    def takes_over_from_one_that_dies(self):
+        settings = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 1000}
+        stays, dies = self.two_members(settings, settings)
+        dies.die()
+        settled([stays], [4])
+        stays.leave()
+
+    def keeps_its_place_as_static_member(self):
+        topic, group = self.node.create_stream(shards=4), rows.fresh("group")
+        stays = Member(self.node, group, topic, group_instance_id="there")
+        static = Member(self.node, group, topic, group_instance_id="here")
+        settled([stays, static], [2, 2])
+        before, held = len(stays.assignments()), static.held()
+        static.die()
+        static = Member(self.node, group, topic, group_instance_id="here")
+        settled([stays, static], [2, 2])
+        assert static.held() == held and len(stays.assignments()) == before
+        for member in (stays, static):
+            member.leave()
 
     def logs_in_with_plain(self):
         listed = self.kcat("-L", *self.plain(self.node.token))

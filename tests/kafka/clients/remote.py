@@ -241,14 +241,15 @@ class Remote(Logins):
 
     def keeps_its_place_as_static_member(self):
         topic, group = self.node.create_stream(shards=4), rows.fresh("group")
-        stays = self.join(topic, group, instance="there")
+        # Long enough that a program that starts slowly is back in time.
+        stays = self.join(topic, group, instance="there", session_ms=45_000)
         with contextlib.closing(self.start()) as other:
-            static = self.join(topic, group, other, instance="here")
+            static = self.join(topic, group, other, instance="here", session_ms=45_000)
             settled([stays, static], [2, 2])
             before, held = stays.look()["rebalances"], static.partitions()
             # Without a word: a static member that crashes keeps its place for a session.
             other.kill()
-        static = self.join(topic, group, instance="here")
+        static = self.join(topic, group, instance="here", session_ms=45_000)
         settled([stays, static], [2, 2])
         assert static.partitions() == held and stays.look()["rebalances"] == before
         for member in (stays, static):
@@ -263,6 +264,14 @@ class Remote(Logins):
         assert first.look()["revoked"] == 2, "only what moved was taken away"
         for member in (first, second):
             member.leave()
+
+    @contextlib.contextmanager
+    def a_member_that_committed(self, topic: str, group: str):
+        member = self.join(topic, group)
+        settled([member], [1])
+        member.commit(topic, 1)
+        yield member
+        member.leave()
 
     def consumes_with_the_consumer_protocol(self):
         settings = {"strategy": "consumer"}
@@ -336,9 +345,15 @@ class Remote(Logins):
         return self.driver.ask("topics", at=at)
 
     def works_as(self, at: dict, topic: str) -> None:
-        self.driver.ask("open", at=at, sender="worker")
-        self.at_work(lambda: self.driver.ask("send", sender="worker", topic=topic, value="v"))
-        self.driver.ask("shut", sender="worker")
+        """Once with what is given, and once with short tokens that the client fetches anew."""
+        with self.secure.renewed_token() as file, contextlib.closing(self.start()) as driver:
+            bearer = {"bootstrap": at["bootstrap"], "ca": at["ca"], "mechanism": "OAUTHBEARER", "secret_file": file}
+            senders = {"with a key": at, "with tokens": bearer}
+            for sender, where in senders.items():
+                driver.ask("open", at=where, sender=sender)
+            self.at_work(lambda: [driver.ask("send", sender=one, topic=topic, value="v") for one in senders])
+            for sender in senders:
+                driver.ask("shut", sender=sender)
 
 
 class Member:

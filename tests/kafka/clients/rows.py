@@ -43,7 +43,7 @@ ROWS = {
     "renews_its_login": "a login is renewed before it runs out (KIP-368)",
 }
 
-# Rows that take long and are tried with all clients at once.
+# Rows that take long by themselves, and are tried with all clients at once while the others go on.
 TOGETHER = {"renews_its_login"}
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]

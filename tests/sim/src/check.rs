@@ -33,6 +33,8 @@ pub enum Check {
     Group,
     /// A commit is there as a whole or not at all, for every reader, and once.
     Atomic,
+    /// The rules of groups of the Kafka protocol.
+    Team,
 }
 
 /// A promise that was broken.

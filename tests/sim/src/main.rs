@@ -28,7 +28,7 @@ enum Command {
         #[arg(long, value_enum, default_value_t = Modes::All)]
         mode: Modes,
     },
-    /// Runs seeds with caches, counters, groups and commits, and holds what clients were told against their rules. Fails at
+    /// Runs seeds with caches, counters, groups, commits and groups of the Kafka protocol, and holds what clients were told against their rules. Fails at
     /// the first that is broken.
     Readings {
         /// How many seeds, each in every kind and sync mode.
@@ -96,6 +96,7 @@ enum Kinds {
     Cache,
     Groups,
     Commits,
+    Teams,
     All,
 }
 
@@ -105,6 +106,7 @@ impl Kinds {
             Self::Cache => vec![Kind::Cache],
             Self::Groups => vec![Kind::Groups],
             Self::Commits => vec![Kind::Commits],
+            Self::Teams => vec![Kind::Teams],
             Self::All => Kind::ALL.to_vec(),
         }
     }

@@ -39,6 +39,9 @@ fn caught_by(twin: Twin) -> (Kind, Check) {
         | Twin::BackToFront
         | Twin::EarlyLapse => (Kind::Groups, Check::Group),
         Twin::StateOnly | Twin::EventOnly | Twin::CommitAgain => (Kind::Commits, Check::Atomic),
+        Twin::CommitBeforeLog | Twin::ForgetGeneration | Twin::TwoOwners => {
+            (Kind::Teams, Check::Team)
+        }
     }
 }
 
@@ -56,6 +59,9 @@ fn words(twin: Twin) -> &'static [&'static str] {
         Twin::EarlyLapse => &["had it"],
         Twin::StateOnly | Twin::EventOnly => &["was read as"],
         Twin::CommitAgain => &["and again at"],
+        Twin::CommitBeforeLog => &["was acknowledged"],
+        Twin::ForgetGeneration => &["after a restart"],
+        Twin::TwoOwners => &["gives partition 0 to"],
     }
 }
 

@@ -145,11 +145,16 @@ impl Keys<'_> {
         }
     }
 
-    /// The environment variable of a key: the one it is paired with in a table; else, where variables are found by
+    /// Whether a text is named as our variables are.
+fn is_variable(text: &str) -> bool {
+    text.starts_with("FELIX_") || text.starts_with("GATEWAY_")
+}
+
+/// The environment variable of a key: the one it is paired with in a table; else, where variables are found by
     /// a prefix, the short prefix for keys that are listed by name and the long one for the others.
     fn variable(&self, key: &str) -> Option<String> {
         let paired = self.strings.windows(2).find_map(|two| match two {
-            [variable, paired] if *paired == key && variable.starts_with("FELIX_") => {
+            [variable, paired] if *paired == key && is_variable(variable) => {
                 Some(*variable)
             }
             _ => None,

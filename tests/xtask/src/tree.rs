@@ -1,6 +1,6 @@
 //! The repository's text files, read once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     files: BTreeMap<String, String>,
+    /// Files that are no text: pictures that documents show.
+    others: BTreeSet<String>,
 }
 
 /// One broken rule: where, and what to do about it.
@@ -62,10 +64,12 @@ impl Tree {
             let kind = entry.file_type()?;
             if kind.is_dir() && !SKIPPED.contains(&name.as_str()) {
                 self.read_directory(&entry.path(), &format!("{prefix}{name}/"))?;
-            } else if kind.is_file()
-                && let Ok(text) = String::from_utf8(std::fs::read(entry.path())?)
-            {
-                self.files.insert(format!("{prefix}{name}"), text);
+            } else if kind.is_file() {
+                let path = format!("{prefix}{name}");
+                match String::from_utf8(std::fs::read(entry.path())?) {
+                    Ok(text) => drop(self.files.insert(path, text)),
+                    Err(_) => drop(self.others.insert(path)),
+                }
             }
         }
         Ok(())
@@ -79,6 +83,7 @@ impl Tree {
             .map(|(path, text)| ((*path).to_owned(), (*text).to_owned()));
         Self {
             files: files.collect(),
+            others: BTreeSet::new(),
         }
     }
 
@@ -92,7 +97,7 @@ impl Tree {
     }
 
     pub(crate) fn has(&self, path: &str) -> bool {
-        self.files.contains_key(path)
+        self.files.contains_key(path) || self.others.contains(path)
     }
 
     /// Every file whose name ends with `suffix`, in order of path.

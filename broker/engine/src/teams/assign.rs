@@ -61,9 +61,9 @@ pub fn share_out(
 }
 
 fn partitions(topics: &BTreeMap<u64, u32>) -> impl Iterator<Item = Partition> + '_ {
-    topics.iter().flat_map(|(&number, &width)| {
-        (0..width).map(move |shard| Partition { number, shard })
-    })
+    topics
+        .iter()
+        .flat_map(|(&number, &width)| (0..width).map(move |shard| Partition { number, shard }))
 }
 
 fn uniform(topics: &BTreeMap<u64, u32>, wishes: &[Wish]) -> Vec<BTreeSet<Partition>> {
@@ -177,12 +177,7 @@ mod tests {
         let topics = topics.iter().copied().collect();
         share_out(assignor, &topics, wishes)
             .into_iter()
-            .map(|share| {
-                share
-                    .into_iter()
-                    .map(|it| (it.number, it.shard))
-                    .collect()
-            })
+            .map(|share| share.into_iter().map(|it| (it.number, it.shard)).collect())
             .collect()
     }
 

@@ -10,7 +10,7 @@ use super::consumer::{Beat, Consumer, Held, NotHeld, Topic, TopicName};
 use super::offsets::{CommitAsk, NotCommitted, Position};
 use super::team::{Kind, Members, Team, TeamEffect, TeamId, TeamOptions, TeamView};
 use crate::input::Ticket;
-use crate::membership::{Led, LedEffect, LedInput, MembershipRefused};
+use crate::membership::{Led, LedAnswer, LedEffect, LedInput, MembershipRefused};
 
 /// The groups of one shard.
 #[derive(Debug)]
@@ -41,7 +41,12 @@ impl Coordinator {
                 let options = self.options;
                 let known = self.team(&team);
                 known.protocol_type.clone_from(&kept.protocol_type);
-                known.written = Some((kept.kind, kept.generation));
+                known.durable = Some((kept.kind, kept.generation));
+                // A newer one may be on its way behind it.
+                let is_behind = |(_, generation)| generation > kept.generation;
+                if !known.written.is_some_and(is_behind) {
+                    known.written = known.durable;
+                }
                 // A group with members is ahead of its log.
                 if known.members.is_empty() && known.members.generation() < kept.generation {
                     known.members = match kept.kind {
@@ -55,6 +60,7 @@ impl Coordinator {
             Change::Team { team, kept: None } => {
                 if let Some(known) = self.teams.get_mut(&team) {
                     known.written = None;
+                    known.durable = None;
                     if known.members.is_empty() && known.positions.is_empty() {
                         self.forget(&team);
                     }
@@ -94,6 +100,7 @@ impl Coordinator {
             protocol_type: String::new(),
             positions: BTreeMap::new(),
             written: None,
+            durable: None,
             empty_since: TimeMs(0),
             deadline: None,
         })
@@ -149,13 +156,14 @@ impl Coordinator {
         if let Some(protocol_type) = led.protocol_type() {
             known.protocol_type = protocol_type.as_str().to_owned();
         }
-        self.follow(now, id, effects);
+        let is_asked = has_answers(effects);
+        self.follow(now, id, is_asked, effects);
     }
 
     /// A member of a group in which the broker shares out is heard. One that joins makes a group that is not there.
     ///
     /// # Errors
-    /// Why the member was told nothing.
+    /// Why the member was told nothing. What it is told waits until the log has what is to be written, if anything is.
     pub fn beat(
         &mut self,
         now: TimeMs,
@@ -187,7 +195,7 @@ impl Coordinator {
             return Err(NotHeld::OtherKind);
         };
         let held = consumer.beat(now, beat, find);
-        self.follow(now, id, effects);
+        self.follow(now, id, true, effects);
         held
     }
 
@@ -211,7 +219,8 @@ impl Coordinator {
                 }
                 Members::Consumer(consumer) => consumer.pass(now),
             }
-            self.follow(now, &id, effects);
+            let is_asked = has_answers(effects);
+            self.follow(now, &id, is_asked, effects);
         }
     }
 
@@ -221,7 +230,7 @@ impl Coordinator {
     }
 
     /// After members of a group were heard: its deadline, and what the log has to have.
-    fn follow(&mut self, now: TimeMs, id: &TeamId, effects: &mut Vec<TeamEffect>) {
+    fn follow(&mut self, now: TimeMs, id: &TeamId, is_asked: bool, effects: &mut Vec<TeamEffect>) {
         let Some(known) = self.teams.get_mut(id) else {
             return;
         };
@@ -238,17 +247,32 @@ impl Coordinator {
         }
         known.empty_since = known.empty_since.max(now);
         let stands = (known.members.kind(), known.members.generation());
-        if known.written != Some(stands) && stands.1 > 0 {
+        let is_new = known.written != Some(stands);
+        let is_awaited = is_asked && known.durable != Some(stands);
+        if stands.1 > 0 && (is_new || is_awaited) {
             known.written = Some(stands);
             let kept = Kept {
                 kind: stands.0,
                 generation: stands.1,
                 protocol_type: known.protocol_type.clone(),
             };
-            effects.push(TeamEffect::Write(vec![Change::Team {
+            let change = Change::Team {
                 team: id.clone(),
                 kept: Some(kept),
-            }]));
+            };
+            let mut then = Vec::new();
+            effects.retain_mut(|effect| match effect {
+                TeamEffect::Answer { ticket, answer } => {
+                    let answer = std::mem::replace(answer, Ok(LedAnswer::Alive));
+                    then.push((*ticket, answer));
+                    false
+                }
+                TeamEffect::Write { .. } => true,
+            });
+            effects.push(TeamEffect::Write {
+                changes: vec![change],
+                then,
+            });
         } else if known.members.is_empty() && stands.1 == 0 && known.positions.is_empty() {
             // Nobody came in, and nothing is kept of it.
             if known.members.next_deadline().is_none() {
@@ -371,6 +395,11 @@ impl Coordinator {
         let team = self.teams.get(id)?;
         Some((&team.protocol_type, team.view()))
     }
+}
+
+fn has_answers(effects: &[TeamEffect]) -> bool {
+    let mut effects = effects.iter();
+    effects.any(|effect| matches!(effect, TeamEffect::Answer { .. }))
 }
 
 fn answered(effect: LedEffect) -> TeamEffect {

@@ -73,8 +73,14 @@ pub enum TeamEffect {
         /// What became of it.
         answer: TeamAnswer,
     },
-    /// Append these to the log, and apply them when it has them.
-    Write(Vec<Change>),
+    /// Append these to the log. When it has them, apply them and then answer these calls: a generation that a member was
+    /// told of is never given out again, also not after a restart.
+    Write {
+        /// What the log is to have.
+        changes: Vec<Change>,
+        /// Whom it concerns.
+        then: Vec<(Ticket, TeamAnswer)>,
+    },
 }
 
 #[derive(Debug)]
@@ -84,6 +90,8 @@ pub(super) struct Team {
     pub(super) positions: BTreeMap<Partition, Position>,
     /// The generation that the log has, or is about to have.
     pub(super) written: Option<(Kind, u32)>,
+    /// The generation that the log has.
+    pub(super) durable: Option<(Kind, u32)>,
     /// Since when it has no members.
     pub(super) empty_since: TimeMs,
     pub(super) deadline: Option<TimeMs>,

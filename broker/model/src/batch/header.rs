@@ -35,6 +35,8 @@ const EPOCH_RANGE: std::ops::Range<usize> = 12..16;
 /// Where the checksum stands.
 pub(super) const CRC_RANGE: std::ops::Range<usize> = 17..21;
 /// Where the latest time stands.
+const ATTRIBUTES_RANGE: std::ops::Range<usize> = 21..23;
+/// Bytes of the latest time.
 const MAX_TIMESTAMP_RANGE: std::ops::Range<usize> = 35..43;
 /// From here on the checksum counts.
 pub(super) const CRC_START: usize = 21;
@@ -337,6 +339,34 @@ pub fn set_max_timestamp(batch: &mut [u8], max_timestamp: i64) {
     if let Some(field) = batch.get_mut(MAX_TIMESTAMP_RANGE) {
         field.copy_from_slice(&max_timestamp.to_be_bytes());
         seal(batch);
+    }
+}
+
+/// Gives all records of a sealed batch this time, as the one at which they were appended. What lies behind the header is
+/// not read: the checksum changes by what the header's part of it does. Shorter slices than a header are left as they are.
+pub fn set_append_time(batch: &mut [u8], now_ms: i64) {
+    let behind = batch.len().saturating_sub(HEADER_BYTES);
+    let Some(header) = batch.first_chunk_mut::<HEADER_BYTES>() else {
+        return;
+    };
+    let part = |header: &[u8; HEADER_BYTES]| {
+        let covered = crc32c::crc32c(header.get(CRC_START..).unwrap_or_default());
+        crc32c::crc32c_combine(covered, 0, behind)
+    };
+    let before = part(header);
+    if let Some(field) = header.get_mut(ATTRIBUTES_RANGE) {
+        let mut bits = &*field;
+        let attributes = bits.get_i16() | ATTR_APPEND_TIME;
+        field.copy_from_slice(&attributes.to_be_bytes());
+    }
+    if let Some(field) = header.get_mut(MAX_TIMESTAMP_RANGE) {
+        field.copy_from_slice(&now_ms.to_be_bytes());
+    }
+    let change = before ^ part(header);
+    if let Some(field) = header.get_mut(CRC_RANGE) {
+        let mut bits = &*field;
+        let crc = bits.get_u32() ^ change;
+        field.copy_from_slice(&crc.to_be_bytes());
     }
 }
 

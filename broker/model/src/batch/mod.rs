@@ -60,7 +60,7 @@ mod verify;
 pub use build::{BatchBuilder, BatchOptions, ProducerStamp};
 pub use header::{
     ATTR_APPEND_TIME, ATTR_CONTROL, ATTR_INTERNAL, ATTR_TRANSACTIONAL, BatchHeader, Compression,
-    HEADER_BYTES, TimestampType, patch, set_max_timestamp,
+    HEADER_BYTES, TimestampType, patch, set_append_time, set_max_timestamp,
 };
 pub use records::{Headers, HeadersIter, Record, Records};
 pub use refused::{BadRecord, BatchRefused, BuildRefused, ThinRefused};

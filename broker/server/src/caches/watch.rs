@@ -137,8 +137,8 @@ async fn begin(state: &mut StreamState, ask: CacheWatch) -> Result<(Message, Egr
     };
     // Not before the watch stands: a stream that was opened and is dropped reaches the client as one that ends
     // without a hello.
-    let stream = tokio::time::timeout(EVENT_STREAM_WAIT, conn.quic.open_uni()).await;
-    let Ok(Ok(send)) = stream else {
+    let stream = tokio::time::timeout(EVENT_STREAM_WAIT, conn.open_uni()).await;
+    let Ok(Some(send)) = stream else {
         return Err(Failure::new(
             Code::LimitExceeded,
             "the client granted no stream to send events on",
@@ -492,7 +492,7 @@ impl Egress {
                 reason: CloseReason::Stopping,
                 ..
             } => {
-                self.conn.quic.closed().await;
+                self.conn.closed().await;
             }
             ReaderEnd::Closed {
                 reason: reason @ CloseReason::Deleted,

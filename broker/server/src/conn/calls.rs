@@ -2,43 +2,61 @@
 //!
 //! A call costs no task. Whoever carries it out keeps its [`Caller`] and answers from wherever it is done.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-
+use bytes::Bytes;
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::Refused;
+use felix_wire::extension::raw::FetchHead;
 use felix_wire::extension::requests::{Ask, Call, Reply};
 use felix_wire::publish::Names;
+use tokio::sync::oneshot;
 
 use super::answers::Answers;
 use super::stream::StreamState;
 use crate::{caches, commits, members};
 
-/// Where the correlation stands in a frame of ours.
-const CORRELATION: Range<usize> = 8..16;
-
 /// Where the answer to one call goes. A caller that is dropped tells the client that the outcome is unknown.
 #[derive(Debug)]
 pub(crate) struct Caller {
     answers: Arc<Answers>,
-    correlation: u64,
+    to: To,
     answered: bool,
 }
+
+#[derive(Debug)]
+enum To {
+    /// Into the frame with this number.
+    Stream(u64),
+    /// To somebody in this process.
+    Near(Option<oneshot::Sender<Outcome>>),
+}
+
+/// What became of a call.
+pub(crate) type Outcome = Result<Reply, Refused>;
 
 impl Caller {
     pub(crate) fn new(answers: &Arc<Answers>, correlation: u64) -> Self {
         answers.call_begins();
         Self {
             answers: Arc::clone(answers),
-            correlation,
+            to: To::Stream(correlation),
+            answered: false,
+        }
+    }
+
+    /// One in this process.
+    pub(crate) fn near(answers: &Arc<Answers>, answer: oneshot::Sender<Outcome>) -> Self {
+        answers.call_begins();
+        Self {
+            answers: Arc::clone(answers),
+            to: To::Near(Some(answer)),
             answered: false,
         }
     }
 
     /// Answers the call.
-    pub(crate) fn answer(mut self, outcome: Result<Reply, Refused>) {
+    pub(crate) fn answer(mut self, outcome: Outcome) {
         self.send(outcome);
     }
 
@@ -47,13 +65,18 @@ impl Caller {
         self.answer(Err(failure.into()));
     }
 
-    /// Answers the call with a reply whose head ends where these bytes begin: they leave from where they are.
-    pub(crate) fn answer_with(mut self, mut head: BytesMut, behind: Vec<Bytes>) {
-        self.answered = true;
-        if let Some(place) = head.get_mut(CORRELATION) {
-            place.copy_from_slice(&self.correlation.to_be_bytes());
+    /// Answers a fetch: the batches leave from where they are.
+    pub(crate) fn answer_fetch(mut self, head: FetchHead, batches: Vec<Bytes>) {
+        let To::Stream(correlation) = self.to else {
+            return self.answer(Ok(head.with(batches)));
+        };
+        match head.encode(correlation) {
+            Ok(head) => {
+                self.answered = true;
+                self.answers.call_ends_with(head.freeze(), batches);
+            }
+            Err(error) => self.fail(Failure::new(Code::LimitExceeded, error.to_string())),
         }
-        self.answers.call_ends_with(head.freeze(), behind);
     }
 
     /// Bytes of replies that wait for the client to read.
@@ -61,9 +84,18 @@ impl Caller {
         self.answers.unsent()
     }
 
-    fn send(&mut self, outcome: Result<Reply, Refused>) {
+    fn send(&mut self, outcome: Outcome) {
         self.answered = true;
-        let correlation = self.correlation;
+        let correlation = match &mut self.to {
+            To::Stream(correlation) => *correlation,
+            To::Near(answer) => {
+                if let Some(answer) = answer.take() {
+                    // Whoever does not wait any more needs no answer.
+                    let _ = answer.send(outcome);
+                }
+                return self.answers.call_ends_near();
+            }
+        };
         self.answers.call_ends(|replies| {
             let refused = match outcome {
                 Ok(reply) => match reply.encode_into(correlation, replies) {
@@ -204,6 +236,7 @@ pub(crate) async fn hand_over(state: &mut StreamState, gathered: Gathered) {
 
 #[cfg(test)]
 mod tests {
+    use bytes::BytesMut;
     use felix_wire::error::Retry;
     use felix_wire::extension::requests::{CacheGet, CounterGet, CounterValue, GroupDescribe};
     use felix_wire::extension::{Answer, Extension, Extensions};
@@ -277,7 +310,10 @@ mod tests {
             .0
             .iter()
             .map(|(family, turn)| {
-                let asks = turn.asks.iter().map(|(_, caller)| caller.correlation);
+                let asks = turn.asks.iter().map(|(_, caller)| match caller.to {
+                    To::Stream(correlation) => correlation,
+                    To::Near(_) => u64::MAX,
+                });
                 (*family, turn.names.stream(), asks.collect::<Vec<_>>())
             })
             .collect();

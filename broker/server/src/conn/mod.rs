@@ -9,6 +9,7 @@ pub(crate) mod egress;
 mod frames;
 pub(crate) mod groups;
 mod inspect;
+pub(crate) mod near;
 pub(crate) mod principals;
 pub(crate) mod publish;
 mod reads;
@@ -22,7 +23,7 @@ mod wire;
 pub(crate) use self::request::producer_id;
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -30,7 +31,7 @@ use felix_auth::{CertificateNames, Principal};
 use felix_model::TimeMs;
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::Expiring;
-use quinn::{Connection, VarInt};
+use quinn::{Connection, SendStream, VarInt};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
@@ -50,7 +51,8 @@ const CLOSE_AUTHENTICATION_TIMEOUT: VarInt = VarInt::from_u32(1);
 pub(crate) struct Conn {
     pub(crate) id: u64,
     pub(crate) remote: SocketAddr,
-    pub(crate) quic: Connection,
+    /// Its connection; one in this process has none.
+    quic: Option<Connection>,
     pub(crate) shared: Arc<Shared>,
     /// The names in the certificate that the client presented, where tokens are bound to it.
     pub(crate) certificate: Option<CertificateNames>,
@@ -86,46 +88,37 @@ impl std::fmt::Debug for Conn {
 
 /// Serves a connection until either side closes it.
 pub(crate) async fn serve(quic: Connection, id: u64, shared: Arc<Shared>) {
-    let conn = Arc::new(Conn {
-        id,
-        remote: quic.remote_address(),
-        certificate: shared
-            .config
-            .tls_client_cert_bind_subject
-            .then(|| certificate::presented(&quic))
-            .flatten(),
-        quic,
-        shared,
-        tasks: TaskTracker::new(),
-        authenticated: AtomicBool::new(false),
-        unknown: Arc::new(Semaphore::new(UNAUTHENTICATED_STREAMS_MAX)),
-        subscriptions: AtomicUsize::new(0),
-        identities: Mutex::default(),
-    });
-    accept_streams(&conn).await;
+    let certificate = shared
+        .config
+        .tls_client_cert_bind_subject
+        .then(|| certificate::presented(&quic))
+        .flatten();
+    let remote = quic.remote_address();
+    let conn = Conn::new(id, remote, Some(quic.clone()), certificate, shared);
+    accept_streams(&conn, &quic).await;
     // Every stream's task sees the lost connection and ends by itself.
     conn.tasks.close();
     conn.tasks.wait().await;
 }
 
-async fn accept_streams(conn: &Arc<Conn>) {
+async fn accept_streams(conn: &Arc<Conn>, quic: &Connection) {
     let deadline = tokio::time::sleep(AUTHENTICATION_TIMEOUT);
     tokio::pin!(deadline);
     let mut bidirectional = Allowance(CLIENT_STREAMS_FIRST);
     let mut unidirectional = Allowance(CLIENT_UNI_STREAMS_FIRST);
     loop {
         tokio::select! {
-            accepted = conn.quic.accept_bi() => {
+            accepted = quic.accept_bi() => {
                 let Ok((send, recv)) = accepted else { return };
                 if let Some(more) = bidirectional.grow(conn.tasks.len()) {
-                    conn.quic.set_max_concurrent_bi_streams(more);
+                    quic.set_max_concurrent_bi_streams(more);
                 }
                 conn.tasks.spawn(stream::serve(Arc::clone(conn), Some(send), recv));
             }
-            accepted = conn.quic.accept_uni() => {
+            accepted = quic.accept_uni() => {
                 let Ok(recv) = accepted else { return };
                 if let Some(more) = unidirectional.grow(conn.tasks.len()) {
-                    conn.quic.set_max_concurrent_uni_streams(more);
+                    quic.set_max_concurrent_uni_streams(more);
                 }
                 conn.tasks.spawn(stream::serve(Arc::clone(conn), None, recv));
             }
@@ -135,7 +128,7 @@ async fn accept_streams(conn: &Arc<Conn>) {
                     continue;
                 }
                 conn.shared.metrics.auth_timeouts.increment(1);
-                conn.quic.close(CLOSE_AUTHENTICATION_TIMEOUT, b"authentication timeout");
+                quic.close(CLOSE_AUTHENTICATION_TIMEOUT, b"authentication timeout");
                 return;
             }
         }
@@ -160,6 +153,48 @@ impl Allowance {
 }
 
 impl Conn {
+    fn new(
+        id: u64,
+        remote: SocketAddr,
+        quic: Option<Connection>,
+        certificate: Option<CertificateNames>,
+        shared: Arc<Shared>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            remote,
+            quic,
+            shared,
+            certificate,
+            tasks: TaskTracker::new(),
+            authenticated: AtomicBool::new(false),
+            unknown: Arc::new(Semaphore::new(UNAUTHENTICATED_STREAMS_MAX)),
+            subscriptions: AtomicUsize::new(0),
+            identities: Mutex::default(),
+        })
+    }
+
+    /// The address on this side, where it is known.
+    pub(crate) fn local_ip(&self) -> Option<IpAddr> {
+        self.quic.as_ref().and_then(Connection::local_ip)
+    }
+
+    /// Opens a stream to the client; `None` when the connection is lost, or is none that has streams.
+    pub(crate) async fn open_uni(&self) -> Option<SendStream> {
+        match &self.quic {
+            Some(quic) => quic.open_uni().await.ok(),
+            None => None,
+        }
+    }
+
+    /// Resolves when the connection is gone.
+    pub(crate) async fn closed(&self) {
+        match &self.quic {
+            Some(quic) => drop(quic.closed().await),
+            None => std::future::pending().await,
+        }
+    }
+
     pub(crate) fn is_authenticated(&self) -> bool {
         self.authenticated.load(Ordering::Relaxed)
     }

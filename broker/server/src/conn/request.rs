@@ -237,7 +237,7 @@ fn topology(state: &StreamState) -> Message {
     } else {
         vec![BrokerAddress {
             node_id: shared.config.node_id.clone(),
-            addr: shared.advertised(state.conn.quic.local_ip()),
+            addr: shared.advertised(state.conn.local_ip()),
         }]
     };
     TopologyView { brokers }.into()

@@ -132,31 +132,11 @@ async fn open(conn: &Arc<Conn>, session: &mut Session, wire: &mut Wire) -> Optio
                 if !wire.write(&mut vec![grant.answer.encode()]).await {
                     return None;
                 }
-                let answers = Answers::new(&grant.peer);
-                let principal = standing.holder().principal;
+                let state = StreamState::new(conn, standing, used, grant.peer);
                 if grant.peer.extensions.contains(Extension::Reauth) {
-                    conn.keep_told(&answers, &principal);
+                    conn.keep_told(&state.answers, &state.principal);
                 }
-                return Some(StreamState {
-                    conn: Arc::clone(conn),
-                    principal,
-                    standing,
-                    used,
-                    // Looked at before the first frame is carried out.
-                    seen: u64::MAX,
-                    over: None,
-                    refused: false,
-                    peer: grant.peer,
-                    answers,
-                    routes: HashMap::new(),
-                    cache: None,
-                    width: None,
-                    fetched: HashMap::new(),
-                    teams: HashSet::new(),
-                    gone: CancellationToken::new(),
-                    calls: Gathered::default(),
-                    asked: Vec::new(),
-                });
+                return Some(state);
             }
             Err(failure) => {
                 conn.shared.metrics.auth_refused.increment(1);
@@ -326,6 +306,40 @@ async fn hear(state: &mut StreamState, session: &Session, frame: Incoming) -> bo
 }
 
 impl StreamState {
+    pub(super) fn new(
+        conn: &Arc<Conn>,
+        standing: Arc<Standing>,
+        used: Arc<TenantUse>,
+        peer: Peer,
+    ) -> Self {
+        Self {
+            conn: Arc::clone(conn),
+            principal: standing.holder().principal,
+            standing,
+            used,
+            // Looked at before the first frame is carried out.
+            seen: u64::MAX,
+            over: None,
+            refused: false,
+            answers: Answers::new(&peer),
+            peer,
+            routes: HashMap::new(),
+            cache: None,
+            width: None,
+            fetched: HashMap::new(),
+            teams: HashSet::new(),
+            gone: CancellationToken::new(),
+            calls: Gathered::default(),
+            asked: Vec::new(),
+        }
+    }
+
+    /// Looks at what the stream rests on, and says whether that is over.
+    pub(super) fn looks(&mut self) -> Option<Over> {
+        self.look();
+        self.over
+    }
+
     /// Looks at what the stream rests on.
     fn look(&mut self) {
         self.seen = self.standing.serial();
@@ -374,6 +388,21 @@ impl StreamState {
     pub(crate) fn writes(&self, namespace: &str, bytes: u64, records: u64) -> Result<(), Failure> {
         self.used
             .write(self.user(namespace), bytes, records)
+            .map_err(|exceeded| self.conn.shared.exceeded(exceeded))
+    }
+
+    /// As [`Self::writes`], for somebody who waits afterwards: gives for how many milliseconds.
+    ///
+    /// # Errors
+    /// As there, once he is too far ahead.
+    pub(crate) fn writes_ahead(
+        &self,
+        namespace: &str,
+        bytes: u64,
+        records: u64,
+    ) -> Result<u64, Failure> {
+        self.used
+            .write_ahead(self.user(namespace), bytes, records)
             .map_err(|exceeded| self.conn.shared.exceeded(exceeded))
     }
 

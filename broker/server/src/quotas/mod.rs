@@ -52,6 +52,22 @@ pub(crate) enum Exceeded {
     },
 }
 
+impl Exceeded {
+    /// Whether waiting this long at most makes up for it. Where nothing at all is allowed, no waiting does.
+    fn is_over_within(&self, patience_ms: u64) -> bool {
+        match self {
+            Self::Configured { wait_ms } => *wait_ms <= patience_ms,
+            Self::Quota { limit, wait_ms, .. } => *limit > 0 && *wait_ms <= patience_ms,
+        }
+    }
+
+    fn wait_ms(&self) -> u64 {
+        match self {
+            Self::Configured { wait_ms } | Self::Quota { wait_ms, .. } => *wait_ms,
+        }
+    }
+}
+
 impl From<Exceeded> for Failure {
     fn from(exceeded: Exceeded) -> Self {
         let (reason, wait_ms) = match &exceeded {

@@ -11,7 +11,7 @@ use felix_model::TenantId;
 use super::scope::Scope;
 use super::{Exceeded, ListedTenant};
 use crate::fair::RateLimit;
-use crate::limits::PRINCIPALS_LISTED_MAX;
+use crate::limits::{AHEAD_MS_MAX, PRINCIPALS_LISTED_MAX};
 
 /// What one tenant uses of this broker.
 #[derive(Debug)]
@@ -111,7 +111,38 @@ impl TenantUse {
             return Ok(());
         }
         let now = self.now();
-        self.judge(|inner| inner.write(by, bytes, records, now))
+        self.judge(|inner| {
+            inner.waits(by, now).map_or(Ok(()), Err)?;
+            inner.spend(by, bytes, records);
+            Ok(())
+        })
+    }
+
+    /// Counts a write of somebody who waits afterwards: he may be ahead of his rate by [`AHEAD_MS_MAX`]. Gives how long he
+    /// has to wait until he is not, in milliseconds.
+    ///
+    /// # Errors
+    /// [`Exceeded`]; nothing was counted.
+    pub(crate) fn write_ahead(
+        &self,
+        by: User<'_>,
+        bytes: u64,
+        records: u64,
+    ) -> Result<u64, Exceeded> {
+        if !self.rated.load(Ordering::Relaxed) {
+            return Ok(0);
+        }
+        let now = self.now();
+        let mut owed_ms = 0;
+        self.judge(|inner| {
+            let wait = inner.waits(by, now);
+            wait.filter(|wait| !wait.is_over_within(AHEAD_MS_MAX))
+                .map_or(Ok(()), Err)?;
+            inner.spend(by, bytes, records);
+            owed_ms = inner.waits(by, now).map_or(0, |wait| wait.wait_ms());
+            Ok(())
+        })?;
+        Ok(owed_ms)
     }
 
     /// Counts a write to a cache against every rate, and what it may add against what caches may hold.
@@ -271,31 +302,27 @@ impl Inner {
         })
     }
 
-    fn write(
-        &mut self,
-        by: User<'_>,
-        bytes: u64,
-        records: u64,
-        now: Duration,
-    ) -> Result<(), Exceeded> {
-        if let Some(rate) = &mut self.configured {
+    /// What bounds a write at this moment; of several, what does so for longest.
+    fn waits(&mut self, by: User<'_>, now: Duration) -> Option<Exceeded> {
+        let configured = self.configured.as_mut().and_then(|rate| {
             let (of_bytes, of_records) = rate.waits(now);
             let wait_ms = of_bytes.max(of_records);
-            if wait_ms > 0 {
-                return Err(Exceeded::Configured { wait_ms });
-            }
-        }
-        self.all.wait(&QuotaScope::Tenant, now)?;
-        if let Some(scope) = self.namespaces.get_mut(by.namespace)
-            && scope.is_rated()
-        {
-            scope.wait(&scope_of_namespace(by.namespace), now)?;
-        }
-        if let Some(scope) = self.principals.get_mut(by.principal)
-            && scope.is_rated()
-        {
-            scope.wait(&scope_of_principal(by.principal), now)?;
-        }
+            (wait_ms > 0).then_some(Exceeded::Configured { wait_ms })
+        });
+        let of_tenant = self.all.wait(&QuotaScope::Tenant, now).err();
+        let namespace = self.namespaces.get_mut(by.namespace);
+        let of_namespace = namespace
+            .filter(|scope| scope.is_rated())
+            .and_then(|scope| scope.wait(&scope_of_namespace(by.namespace), now).err());
+        let principal = self.principals.get_mut(by.principal);
+        let of_principal = principal
+            .filter(|scope| scope.is_rated())
+            .and_then(|scope| scope.wait(&scope_of_principal(by.principal), now).err());
+        let waits = [of_principal, of_namespace, of_tenant, configured];
+        waits.into_iter().flatten().max_by_key(Exceeded::wait_ms)
+    }
+
+    fn spend(&mut self, by: User<'_>, bytes: u64, records: u64) {
         if let Some(rate) = &mut self.configured {
             rate.spend(bytes, records);
         }
@@ -305,7 +332,6 @@ impl Inner {
         for scope in namespace.into_iter().chain(principal) {
             scope.spend(bytes, records);
         }
-        Ok(())
     }
 
     fn room_in_caches(&self, by: User<'_>, adds: u64) -> Result<(), Exceeded> {

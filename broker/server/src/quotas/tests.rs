@@ -58,6 +58,22 @@ fn the_brokers_own_rate_is_told_by_its_own_word() {
 }
 
 #[test]
+fn who_waits_afterwards_is_told_for_how_long_and_is_not_refused_until_he_is_far_ahead() {
+    let limits = json!({"tenant": {"publish_bytes_per_second": 1_000}});
+    let used = used((0, 0), limits);
+    let me: Arc<str> = "p:me".into();
+    assert_eq!(used.write_ahead(by("n", &me), 500, 1), Ok(0));
+    let owed_ms = used.write_ahead(by("n", &me), 5_500, 1).unwrap();
+    assert!((1..=5_001).contains(&owed_ms), "{owed_ms}");
+    // Whoever does not wait is refused, and counts for nothing.
+    used.write(by("n", &me), 1, 1).unwrap_err();
+    let more_ms = used.write_ahead(by("n", &me), 9_000_000, 1).unwrap();
+    assert!(more_ms > owed_ms, "{more_ms}");
+    let refused = used.write_ahead(by("n", &me), 1, 1);
+    assert_eq!(bound(refused).1, "publish_bytes_per_second");
+}
+
+#[test]
 fn a_rate_of_nothing_lets_nothing_through() {
     let used = used((0, 0), json!({"tenant": {"publish_records_per_second": 0}}));
     let somebody: Arc<str> = "p".into();

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use felix_engine::{AppendRefused, Appended, Draft};
-use felix_meta::Cleanup;
+use felix_meta::{Cleanup, Timestamps};
 use felix_model::{
     BatchHeader, BatchRefused, Offset, Records, ShardIndex, TimestampType, verify_from_client,
 };
@@ -20,6 +20,7 @@ use crate::conn::calls::Caller;
 use crate::conn::publish::append_failure;
 use crate::conn::stream::{Route, StreamState};
 use crate::fair::Grant;
+use crate::shards::cell::now;
 use crate::shards::{Kind, Marker, StreamSpec};
 
 /// An append whose outcome is still open. Whoever learns it settles it.
@@ -30,6 +31,8 @@ pub(crate) struct RawWaiting {
     started: Instant,
     records: u32,
     bytes: u64,
+    append_time_ms: i64,
+    throttle_ms: u64,
     grant: Option<Grant>,
     shared: Arc<Shared>,
 }
@@ -45,6 +48,7 @@ pub(super) async fn append(state: &mut StreamState, names: &Names, ask: RawAppen
                     base_offset: None,
                     append_time_ms: -1,
                     start: start.0,
+                    throttle_ms: 0,
                     repeated: false,
                 })));
             }
@@ -80,11 +84,16 @@ async fn try_append(
     }
     let handle = state.route_publish(Route::Names(names)).await?;
     let spec = handle.spec();
-    let (draft, header) = judge(&ask.batch, &spec)?;
+    let Judged {
+        draft,
+        header,
+        append_time_ms,
+    } = judge(&ask.batch, &spec)?;
     let bytes = ask.batch.len() as u64;
     drop(ask.batch);
     let records = header.records();
-    state.writes(spec.id.namespace.as_str(), bytes, records.into())?;
+    let namespace = spec.id.namespace.as_str();
+    let throttle_ms = state.writes_ahead(namespace, bytes, records.into())?;
     let index = ShardIndex(ask.shard);
     let shard = Shard {
         handle: Arc::clone(&handle),
@@ -118,6 +127,8 @@ async fn try_append(
         started,
         records,
         bytes,
+        append_time_ms,
+        throttle_ms,
         grant,
         shared,
     };
@@ -125,7 +136,7 @@ async fn try_append(
 }
 
 /// Whether a batch may be appended, by its header, its checksum and its records.
-fn judge(batch: &Bytes, spec: &StreamSpec) -> Result<(Draft, BatchHeader), Failure> {
+fn judge(batch: &Bytes, spec: &StreamSpec) -> Result<Judged, Failure> {
     let mut log = None;
     let header = match verify_from_client(batch) {
         Ok(header) => header,
@@ -181,9 +192,26 @@ fn judge(batch: &Bytes, spec: &StreamSpec) -> Result<(Draft, BatchHeader), Failu
             "records of a compacted stream have keys",
         );
     }
-    let log = log.unwrap_or_else(|| BytesMut::from(batch.as_ref()));
+    let mut log = log.unwrap_or_else(|| BytesMut::from(batch.as_ref()));
+    let mut append_time_ms = -1;
+    if spec.timestamps == Timestamps::Append {
+        append_time_ms = i64::try_from(now().0).unwrap_or(i64::MAX);
+        felix_model::set_append_time(&mut log, append_time_ms);
+    }
     let draft = Draft::from_kafka(log).map_err(|error| refused(&error))?;
-    Ok((draft, header))
+    Ok(Judged {
+        draft,
+        header,
+        append_time_ms,
+    })
+}
+
+/// A batch that may be appended.
+struct Judged {
+    draft: Draft,
+    header: BatchHeader,
+    /// The time that all its records have; -1 where they keep their own.
+    append_time_ms: i64,
 }
 
 fn is_compacted(spec: &StreamSpec) -> bool {
@@ -243,8 +271,14 @@ impl RawWaiting {
             caller.answer(match outcome {
                 Ok(appended) => Ok(Reply::RawAppend(RawAppended {
                     base_offset: appended.base().map(|base| base.0),
-                    append_time_ms: -1,
+                    append_time_ms: if matches!(appended, Appended::Duplicate { .. }) {
+                        // That of the first time is in the log.
+                        -1
+                    } else {
+                        self.append_time_ms
+                    },
                     start: start.0,
+                    throttle_ms: self.throttle_ms,
                     repeated: matches!(appended, Appended::Duplicate { .. }),
                 })),
                 Err(refused) => Err(append_failure(refused).into()),

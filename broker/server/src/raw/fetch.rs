@@ -11,11 +11,14 @@ use felix_model::forms::shown;
 use felix_model::{BatchHeader, Incarnation, Offset, ShardIndex};
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::Refused;
-use felix_wire::extension::raw::{FetchHead, FetchShard, FetchedShard, RawError, RawFetch};
+use felix_wire::extension::raw::{
+    EpochEnd, FetchHead, FetchShard, FetchedShard, RawError, RawFetch,
+};
 use felix_wire::extension::requests::List;
 use felix_wire::publish::Names;
 use tokio::time::Instant;
 
+use super::lookup::{blocking, end_of};
 use super::watch::Watch;
 use super::{Shard, own_tenant, same_generation};
 use crate::broker::Shared;
@@ -152,6 +155,9 @@ impl Fetch {
                 continue;
             };
             let cell = shard.handle.open_cell(shard.index)?;
+            if is_of_earlier(ask, &cell) {
+                return None;
+            }
             let room = self.room(&collected, ask);
             let looked = look(&cell, ask, room)?;
             collected.take(looked, ask);
@@ -182,11 +188,17 @@ impl Fetch {
             } else {
                 Room::NONE
             };
-            let looked = match look(&cell, ask, room) {
-                Some(looked) => looked,
-                None => read(&cell, ask, room).await,
-            };
-            collected.take(looked, ask);
+            match parting(&cell, ask).await {
+                Ok(None) => {
+                    let looked = match look(&cell, ask, room) {
+                        Some(looked) => looked,
+                        None => read(&cell, ask, room).await,
+                    };
+                    collected.take(looked, ask);
+                }
+                Ok(Some(end)) => collected.part(cell.marks(), &end),
+                Err(error) => collected.refuse(Some(error)),
+            }
             collected.cells.push(cell);
         }
         collected
@@ -247,6 +259,20 @@ impl Collected {
         });
     }
 
+    /// The asker's log is no beginning of ours, which is told at once.
+    fn part(&mut self, marks: Marks, end: &EpochEnd) {
+        self.has_error = true;
+        self.shards.push(FetchedShard {
+            error: 0,
+            high_watermark: marks.committed.0,
+            stable: marks.committed.0,
+            start: marks.start.0,
+            diverging: Some(end.generation.cast_unsigned()),
+            diverging_end: end.end.cast_unsigned(),
+            bytes: 0,
+        });
+    }
+
     fn take(&mut self, looked: Result<Found, RawError>, ask: &FetchShard) {
         let Found { marks, batches } = match looked {
             Ok(found) => found,
@@ -268,6 +294,28 @@ impl Collected {
             bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
         });
     }
+}
+
+/// Whether the asker's last record is of an earlier generation than the shard's, so that its log may end otherwise.
+fn is_of_earlier(ask: &FetchShard, cell: &Cell) -> bool {
+    let current = u64::from(cell.generation().0);
+    ask.last_generation.is_some_and(|last| last < current)
+}
+
+/// Where the asker's log and ours part, if they do: its last record is of a generation that ended here before it.
+async fn parting(cell: &Arc<Cell>, ask: &FetchShard) -> Result<Option<EpochEnd>, RawError> {
+    let (Some(of), Some(log)) = (ask.last_generation, cell.log()) else {
+        return Ok(None);
+    };
+    if !is_of_earlier(ask, cell) {
+        return Ok(None);
+    }
+    let (marks, reader) = (cell.marks(), log.reader());
+    let end = blocking(move || end_of(&reader, of, marks.start, marks.committed)).await?;
+    let is_before = |number: i64, other: u64| u64::try_from(number).is_ok_and(|it| it < other);
+    let parts = is_before(end.generation, of) || is_before(end.end, ask.offset);
+    // What lies before the start is not known any more.
+    Ok(Some(end).filter(|_| parts && Offset(ask.offset) > marks.start))
 }
 
 /// What is in memory of a shard; `None` when the log has to be read.
@@ -361,9 +409,8 @@ fn answer(caller: Caller, found: Collected) {
         bytes,
         ..
     } = found;
-    let head = List::build(shards).and_then(|shards| FetchHead { shards, bytes }.encode(0));
-    match head {
-        Ok(head) => caller.answer_with(head, batches),
+    match List::build(shards) {
+        Ok(shards) => caller.answer_fetch(FetchHead { shards, bytes }, batches),
         Err(error) => caller.fail(Failure::new(Code::LimitExceeded, error.to_string())),
     }
 }

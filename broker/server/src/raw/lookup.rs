@@ -151,7 +151,7 @@ pub(super) async fn cell(shared: &Shared, shard: &Shard) -> Result<Arc<Cell>, Ra
     cell.map_err(|failure| RawError::of(&Refused::from(failure)))
 }
 
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     look: impl FnOnce() -> Result<T, ReadRefused> + Send + 'static,
 ) -> Result<T, RawError> {
     let looked = tokio::task::spawn_blocking(look).await;
@@ -310,7 +310,7 @@ async fn end(shared: &Shared, shard: &Shard, ask: &EpochAsk) -> Result<EpochEnd,
 }
 
 /// Where the last generation that is not above `of` ended. Generations do not fall along a log, so halving finds it.
-fn end_of(
+pub(super) fn end_of(
     reader: &LogReader,
     of: u64,
     start: Offset,

@@ -35,6 +35,8 @@ pub(crate) struct StreamSpec {
     pub(crate) shards: u32,
     pub(crate) routing: Routing,
     pub(crate) max_record_bytes: u32,
+    /// Whose time records of the Kafka protocol have.
+    pub(crate) timestamps: felix_meta::Timestamps,
     pub(crate) kind: Kind,
 }
 

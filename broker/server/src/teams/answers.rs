@@ -259,12 +259,8 @@ pub(super) fn topics(partitions: impl IntoIterator<Item = Partition>) -> List<Co
             .or_default()
             .push(partition.shard);
     }
-    list(
-        topics
-            .into_iter()
-            .map(|(number, shards)| ConsumerTopic {
-                number,
-                shards: list(shards),
-            }),
-    )
+    list(topics.into_iter().map(|(number, shards)| ConsumerTopic {
+        number,
+        shards: list(shards),
+    }))
 }

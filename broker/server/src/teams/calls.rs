@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use felix_auth::{Action, Resource};
-use felix_engine::membership::{JoinLed, LedInput, Protocol, SyncLed, Who};
+use felix_engine::membership::{JoinLed, LedInput, MembershipRefused, Protocol, SyncLed, Who};
 use felix_engine::teams::{Assignor, Beat, NotHeld, Partition, TeamId, Topic, TopicName};
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::raw::{ConsumerHeartbeat, KafkaJoin, KafkaSync, RawError};
@@ -324,8 +324,10 @@ async fn heartbeat(
                 width: record.shards,
             })
     };
-    let heard: Result<_, NotHeld> =
-        lane.hear(|now, core, effects| core.beat(now, &team, beat, &find, effects));
-    caller.answer(Ok(reply(held(heard, OPTIONS.consumer.heartbeat_ms))));
+    let told = |heard: Result<_, NotHeld>| reply(held(heard, OPTIONS.consumer.heartbeat_ms));
+    let failed = told(Err(MembershipRefused::NotCoordinator.into()));
+    lane.beat(caller, failed, |now, core, effects| {
+        told(core.beat(now, &team, beat, &find, effects))
+    });
     Ok(())
 }

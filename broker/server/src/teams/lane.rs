@@ -5,12 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use felix_engine::membership::{LedAnswer, MembershipRefused};
-use felix_engine::teams::{Change, Coordinator, NotCommitted, TeamEffect, TeamId, TeamOptions};
+use felix_engine::teams::{
+    Change, Coordinator, NotCommitted, TeamAnswer, TeamEffect, TeamId, TeamOptions,
+};
 use felix_engine::{AppendRefused, Appended, Draft, Ticket};
 use felix_model::batch::{BatchBuilder, BatchOptions};
 use felix_model::{Offset, Records, TimeMs};
 use felix_wire::error::{Code, Failure, Retry};
 use felix_wire::extension::raw::RawError;
+use felix_wire::extension::requests::Reply as WireReply;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::answers::{Parked, Reply, not_committed};
@@ -57,6 +60,13 @@ struct Written {
 enum Then {
     Nobody,
     Answer(Reply, Caller),
+    /// Members who are told of a generation.
+    Members(Vec<(Ticket, TeamAnswer)>),
+    /// One who beats: what it is told, and what if the log does not have it.
+    Beat {
+        told: Box<[WireReply; 2]>,
+        caller: Caller,
+    },
     /// Whether the log has it.
     Tell(oneshot::Sender<bool>),
 }
@@ -117,6 +127,38 @@ impl Lane {
         self.answer_all(answers);
         self.wake.notify_one();
         heard
+    }
+
+    /// Lets the core hear a member that beats, and answers it once the log has what follows from it. `failed` is what it is
+    /// told if the log does not.
+    pub(super) fn beat(
+        self: &Arc<Self>,
+        caller: Caller,
+        failed: WireReply,
+        hear: impl FnOnce(TimeMs, &mut Coordinator, &mut Vec<TeamEffect>) -> WireReply,
+    ) {
+        let mut effects = Vec::new();
+        let mut core = self.core();
+        let reply = hear(now(), &mut core, &mut effects);
+        let mut written = None;
+        effects.retain_mut(|effect| match effect {
+            TeamEffect::Write { changes, then } if written.is_none() && then.is_empty() => {
+                written = Some(std::mem::take(changes));
+                false
+            }
+            TeamEffect::Write { .. } | TeamEffect::Answer { .. } => true,
+        });
+        let answers = self.write_all(effects);
+        match written {
+            Some(changes) => {
+                let told = Box::new([reply, failed]);
+                self.append(changes, Then::Beat { told, caller });
+            }
+            None => caller.answer(Ok(reply)),
+        }
+        drop(core);
+        self.answer_all(answers);
+        self.wake.notify_one();
     }
 
     /// Lets the core hear something that is answered later, perhaps. `hear` is given the ticket for its answer.
@@ -200,7 +242,7 @@ impl Lane {
         for effect in effects {
             match effect {
                 TeamEffect::Answer { ticket, answer } => answers.push((ticket, answer)),
-                TeamEffect::Write(changes) => self.append(changes, Then::Nobody),
+                TeamEffect::Write { changes, then } => self.append(changes, Then::Members(then)),
             }
         }
         answers
@@ -226,7 +268,7 @@ impl Lane {
             Ok(draft) => draft,
             Err(why) => {
                 tracing::error!(%why, "changes of groups cannot be written");
-                return then.hear(false);
+                return self.told(then, false);
             }
         };
         self.cell.append_told(
@@ -254,11 +296,25 @@ impl Lane {
                 let mut core = self.core();
                 changes.into_iter().for_each(|change| core.apply(change));
                 drop(core);
-                then.hear(true);
+                self.told(then, true);
             }
             Err(refused) => {
                 tracing::warn!(%refused, "changes of groups were not written");
-                then.hear(false);
+                self.told(then, false);
+            }
+        }
+    }
+
+    /// Tells whoever waited for the log.
+    fn told(&self, then: Then, written: bool) {
+        match then {
+            Then::Members(answers) if written => self.answer_all(answers),
+            Then::Members(answers) => {
+                let gone = |(ticket, _)| (ticket, Err(MembershipRefused::NotCoordinator));
+                self.answer_all(answers.into_iter().map(gone).collect());
+            }
+            then @ (Then::Nobody | Then::Answer(..) | Then::Tell(_) | Then::Beat { .. }) => {
+                then.hear(written);
             }
         }
     }
@@ -275,7 +331,12 @@ impl Lane {
 impl Then {
     fn hear(self, written: bool) {
         match self {
-            Self::Nobody => {}
+            // Members are told by the lane, which knows where they are.
+            Self::Nobody | Self::Members(_) => {}
+            Self::Beat { told, caller } => {
+                let [done, failed] = *told;
+                caller.answer(Ok(if written { done } else { failed }));
+            }
             Self::Answer(reply, caller) => caller.answer(Ok(if written {
                 reply.done()
             } else {

@@ -61,6 +61,7 @@ pub(crate) fn spec() -> StreamSpec {
         shards: SHARDS,
         routing: Routing::Modulo,
         max_record_bytes: u32::try_from(RECORD_BYTES_MAX).unwrap_or(u32::MAX),
+        timestamps: felix_meta::Timestamps::default(),
         kind: Kind::Durable {
             sync: SyncMode::OnCommit,
             retention: RetentionPolicy::default(),

@@ -225,11 +225,7 @@ pub(super) async fn forget(
     for stream in ask.streams.iter() {
         let found = numbered(state, &team, &stream.namespace, &stream.stream).await;
         let found = found.and_then(|(number, _)| {
-            let is_read = read.reads(
-                number,
-                stream.namespace.as_str(),
-                stream.stream.as_str(),
-            );
+            let is_read = read.reads(number, stream.namespace.as_str(), stream.stream.as_str());
             if is_read {
                 Err(RawError::GroupSubscribedToTopic)
             } else {

@@ -310,6 +310,7 @@ fn log_replies(p: &Parts) -> Vec<Reply> {
             base_offset: p.number(),
             append_time_ms: p.signed,
             start: p.wide,
+            throttle_ms: p.wide,
             repeated: p.set,
         }),
         Reply::RawFetch(RawFetched {
@@ -322,7 +323,7 @@ fn log_replies(p: &Parts) -> Vec<Reply> {
                 diverging_end: p.wide,
                 bytes: p.narrow,
             }),
-            batches: p.value(),
+            batches: p.value().into(),
         }),
         Reply::RawOffsets(RawOffsetsFound {
             found: p.list(OffsetFound {

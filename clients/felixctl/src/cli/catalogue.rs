@@ -79,6 +79,9 @@ pub struct StreamCreate {
     /// [default: delete]
     #[arg(long, value_parser = ["delete", "compact"], value_name = "HOW")]
     pub cleanup: Option<String>,
+    /// Whose time records of Kafka clients have: their own, or the broker's [default: create]
+    #[arg(long, value_parser = ["create", "append"], value_name = "WHOSE")]
+    pub timestamps: Option<String>,
     /// Largest record, key and headers included [default: 1MiB]
     #[arg(long, value_parser = crate::parse::size, value_name = "SIZE")]
     pub max_record_size: Option<u64>,
@@ -117,6 +120,9 @@ pub struct StreamSet {
     /// What happens to old records: retention deletes them, or the latest of each key stays
     #[arg(long, value_parser = ["delete", "compact"], value_name = "HOW")]
     pub cleanup: Option<String>,
+    /// Whose time records of Kafka clients have: their own, or the broker's
+    #[arg(long, value_parser = ["create", "append"], value_name = "WHOSE")]
+    pub timestamps: Option<String>,
     /// Largest record, key and headers included
     #[arg(long, value_parser = crate::parse::size, value_name = "SIZE")]
     pub max_record_size: Option<u64>,

@@ -25,8 +25,8 @@ pub use identity::{
     SessionCommand,
 };
 pub use operate::{
-    AuthCommand, Backup, ContextAdd, ContextCommand, ControlPlaneCommand, Dev, Install, MembersCommand,
-    Restore, ShardCommand, TokenCommand, TokenMint,
+    AuthCommand, Backup, ContextAdd, ContextCommand, ControlPlaneCommand, Dev, Install,
+    MembersCommand, Restore, ShardCommand, TokenCommand, TokenMint,
 };
 
 pub use readings::{

@@ -41,6 +41,7 @@ const INFO_FIELDS: &[Field] = &[
     Field::shown("retention_bytes", show_bytes),
     Field::plain("routing"),
     Field::plain("cleanup"),
+    Field::plain("timestamps"),
     Field::shown("max_record_bytes", show_bytes),
     Field::plain("region"),
     Field::plain("incarnation"),
@@ -191,6 +192,7 @@ fn create_body(create: &StreamCreate) -> Value {
         put(body, "sync", create.sync.clone());
         put(body, "overflow", create.overflow.clone());
         put(body, "cleanup", create.cleanup.clone());
+        put(body, "timestamps", create.timestamps.clone());
         put(body, "max_record_bytes", create.max_record_size);
         put(body, "routing", create.routing.clone());
         put(body, "region", create.region.clone());
@@ -228,6 +230,7 @@ fn set_body(set: &StreamSet, found: &Value) -> Result<Value, Failure> {
     put(&mut body, "sync", set.sync.clone());
     put(&mut body, "overflow", set.overflow.clone());
     put(&mut body, "cleanup", set.cleanup.clone());
+    put(&mut body, "timestamps", set.timestamps.clone());
     put(&mut body, "max_record_bytes", set.max_record_size);
     put(&mut body, "durable", set.durable);
     if body.is_empty() {
@@ -394,6 +397,7 @@ mod tests {
             sync: None,
             overflow: None,
             cleanup: None,
+            timestamps: None,
             max_record_size: None,
             durable: None,
         };

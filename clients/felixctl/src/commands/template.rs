@@ -77,9 +77,11 @@ pub(super) async fn run(app: &App, command: TemplateCommand) -> Result<(), Failu
                 Created::Unchanged => "was open before",
             };
             app.output.say(&format!("room {scope} {state}"))?;
-            Ok(app
-                .output
-                .report(&Report::list("felixctl.template.open/1", ROOM_FIELDS, parts(&answer)))?)
+            Ok(app.output.report(&Report::list(
+                "felixctl.template.open/1",
+                ROOM_FIELDS,
+                parts(&answer),
+            ))?)
         }
         TemplateCommand::Rm { template, yes } => {
             api.get(&path(&template)).await?;
@@ -147,9 +149,8 @@ fn spec(set: &TemplateSet) -> Result<TemplateSpec, Failure> {
 }
 
 fn read(file: &Path) -> Result<TemplateSpec, Failure> {
-    let failed = |error: &dyn std::fmt::Display| {
-        Failure::usage(format!("{}: {error}", file.display()))
-    };
+    let failed =
+        |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", file.display()));
     let mut text = String::new();
     File::open(file)
         .and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text))

@@ -36,12 +36,21 @@ pub async fn run(app: &App, args: &cli::Install) -> Result<(), Failure> {
     let secret = fs::read_to_string(&args.bootstrap_token_file)
         .map_err(|error| failed(&args.bootstrap_token_file, &error))?;
     let token = first_token(&args.bootstrap_url, secret.trim()).await?;
-    let typed = Api::new(&url, TokenSource::fixed(&token)).map_err(|error| Failure::usage(error.to_string()))?;
-    seed::content(&typed).await.map_err(|error| Failure::failed(error.to_string()))?;
+    let typed = Api::new(&url, TokenSource::fixed(&token))
+        .map_err(|error| Failure::usage(error.to_string()))?;
+    seed::content(&typed)
+        .await
+        .map_err(|error| Failure::failed(error.to_string()))?;
     fs::create_dir_all(&args.directory).map_err(|error| failed(&args.directory, &error))?;
     certificate::prepare(&args.directory.join("tls"))
         .map_err(|error| Failure::failed(error.to_string()))?;
-    let plain = api::Api::new(&url, Some(Secret::from(token)), None, app.timeout(), "the control plane")?;
+    let plain = api::Api::new(
+        &url,
+        Some(Secret::from(token)),
+        None,
+        app.timeout(),
+        "the control plane",
+    )?;
     for node in NODES {
         credential(&plain, &args.directory, node).await?;
     }
@@ -106,7 +115,9 @@ async fn account(api: &api::Api, directory: &Path) -> Result<(), Failure> {
     let accounts = format!("/v1/tenants/{}/service-accounts", seed::TENANT);
     let body = json!({ "name": ACCOUNT, "display_name": "Users of this machine" });
     api.create(&accounts, &body).await?;
-    let answer = api.post(&format!("{accounts}/{ACCOUNT}/keys"), Some(&json!({}))).await?;
+    let answer = api
+        .post(&format!("{accounts}/{ACCOUNT}/keys"), Some(&json!({})))
+        .await?;
     keep(&file, text(&answer, "key")?)
 }
 

@@ -104,6 +104,7 @@ impl Node {
         };
         let embedding = felix_kafka::Embedding {
             token: Some(kept.node.clone()),
+            near: Some(std::sync::Arc::new(Beside(broker.near()))),
             anonymous: Some(felix_kafka::Anonymous {
                 tenant: seed::TENANT.to_owned(),
                 token: kept.client.clone(),
@@ -229,4 +230,14 @@ fn start_failed(what: &str, error: &dyn std::error::Error) -> Failure {
 )]
 fn seed_failed(error: seed::SeedFailed) -> Failure {
     Failure::failed(error.to_string())
+}
+
+/// The broker of this process, as the Kafka listener beside it reaches it.
+#[derive(Debug)]
+struct Beside(felix_broker::Near);
+
+impl felix_client::Near for Beside {
+    fn open<'a>(&'a self, tenant: &'a str, token: &'a str) -> felix_client::Opening<'a> {
+        Box::pin(self.0.open(tenant, token))
+    }
 }

@@ -1,6 +1,7 @@
-//! One stream that carries calls of the extensions `requests` and `raw`: many unanswered, answered in any order.
+//! What carries calls of the extensions `requests` and `raw`: many unanswered, answered in any order.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
@@ -10,19 +11,34 @@ use felix_wire::frame::Incoming;
 use felix_wire::message::Message;
 use felix_wire::publish::PublishTooLong;
 use quinn::SendStream;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::frames::Frames;
 use crate::limits::{CALL_BYTES, CALLS_UNANSWERED};
+use crate::near::NearCall;
 use crate::publish::{Outbox, TokenUsed};
 use crate::session::{NotAsked, Opened, ran_out};
 
-/// A stream for calls. Clones share it; it ends with its connection.
+/// A way for calls. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Line(Arc<Shared>);
+pub(crate) enum Line {
+    /// A stream; it ends with its connection.
+    Stream(Arc<Shared>),
+    /// Into a broker of this process.
+    Near(Arc<NearLine>),
+}
+
+/// The way into a broker of this process.
+#[derive(Debug)]
+pub(crate) struct NearLine {
+    calls: mpsc::Sender<NearCall>,
+    /// The token ran out.
+    over: AtomicBool,
+    key: TokenUsed,
+}
 
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     state: Mutex<State>,
     /// There is something to write, or the stream is lost.
     wake: Notify,
@@ -50,25 +66,74 @@ struct Pending {
 /// A call on its way. Forgotten when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Sent {
-    shared: Arc<Shared>,
-    correlation: u64,
+    over: Over,
     answered: oneshot::Receiver<Result<Reply, Refused>>,
+}
+
+#[derive(Debug)]
+enum Over {
+    Stream {
+        shared: Arc<Shared>,
+        correlation: u64,
+    },
+    Near(Arc<NearLine>),
 }
 
 impl Sent {
     /// Waits for the answer.
     pub(crate) async fn answer(mut self) -> Result<Result<Reply, Refused>, NotAsked> {
         let answered = (&mut self.answered).await;
-        answered.map_err(|_| NotAsked::Lost {
-            sent: true,
-            why: self.shared.lock().lost.clone().unwrap_or_default(),
-        })
+        match (answered, &self.over) {
+            (Ok(answer), Over::Near(line)) => {
+                line.look(&answer);
+                Ok(answer)
+            }
+            (Ok(answer), Over::Stream { .. }) => Ok(answer),
+            (Err(_), over) => Err(NotAsked::Lost {
+                sent: true,
+                why: match over {
+                    Over::Stream { shared, .. } => shared.lock().lost.clone().unwrap_or_default(),
+                    Over::Near(_) => "the broker ended the line".to_owned(),
+                },
+            }),
+        }
     }
 }
 
 impl Drop for Sent {
     fn drop(&mut self) {
-        self.shared.lock().pending.remove(&self.correlation);
+        if let Over::Stream {
+            shared,
+            correlation,
+        } = &self.over
+        {
+            shared.lock().pending.remove(correlation);
+        }
+    }
+}
+
+impl NearLine {
+    async fn send(self: &Arc<Self>, call: &Call) -> Result<Sent, NotAsked> {
+        let (answer, answered) = oneshot::channel();
+        let sent = self.calls.send((call.clone(), answer)).await;
+        sent.map_err(|closed| NotAsked::Lost {
+            sent: false,
+            why: closed.to_string(),
+        })?;
+        Ok(Sent {
+            over: Over::Near(Arc::clone(self)),
+            answered,
+        })
+    }
+
+    fn look(&self, answer: &Result<Reply, Refused>) {
+        if let Err(refused) = answer
+            && ran_out(&refused.failure)
+            && !self.key.source.is_fixed()
+        {
+            self.key.source.invalidate(&self.key.token);
+            self.over.store(true, Ordering::Relaxed);
+        }
     }
 }
 
@@ -84,16 +149,32 @@ impl Line {
         tokio::spawn(write(Arc::clone(&shared), opened.send));
         let granted = opened.granted.extensions;
         tokio::spawn(read(Arc::clone(&shared), opened.frames, granted, key));
-        Self(shared)
+        Self::Stream(shared)
+    }
+
+    /// A way into a broker of this process.
+    pub(crate) fn near(calls: mpsc::Sender<NearCall>, key: TokenUsed) -> Self {
+        Self::Near(Arc::new(NearLine {
+            calls,
+            over: AtomicBool::new(false),
+            key,
+        }))
     }
 
     pub(crate) fn is_lost(&self) -> bool {
-        self.0.lock().lost.is_some()
+        match self {
+            Self::Stream(shared) => shared.lock().lost.is_some(),
+            Self::Near(line) => line.calls.is_closed() || line.over.load(Ordering::Relaxed),
+        }
     }
 
     /// Ends the stream without waiting for answers.
     pub(crate) fn end(&self) {
-        self.0.lose("the client was closed".to_owned());
+        match self {
+            Self::Stream(shared) => shared.lose("the client was closed".to_owned()),
+            // Its calls go with the client that made them.
+            Self::Near(line) => line.over.store(true, Ordering::Relaxed),
+        }
     }
 
     /// Sends a call and waits for its answer, and before that for room. Cancel-safe: the call may be carried out
@@ -104,7 +185,15 @@ impl Line {
 
     /// Sends a call as soon as there is room, behind those that were sent before.
     pub(crate) async fn send(&self, call: &Call) -> Result<Sent, NotAsked> {
-        let shared = &self.0;
+        match self {
+            Self::Stream(shared) => Shared::send(shared, call).await,
+            Self::Near(line) => line.send(call).await,
+        }
+    }
+}
+
+impl Shared {
+    async fn send(shared: &Arc<Self>, call: &Call) -> Result<Sent, NotAsked> {
         let unsent = |why: String| NotAsked::Lost { sent: false, why };
         let (mut frame, behind) = encode(call).map_err(|error| NotAsked::Protocol {
             what: error.to_string(),
@@ -138,8 +227,10 @@ impl Line {
         };
         shared.wake.notify_one();
         Ok(Sent {
-            shared: Arc::clone(shared),
-            correlation,
+            over: Over::Stream {
+                shared: Arc::clone(shared),
+                correlation,
+            },
             answered,
         })
     }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use felix_wire::error::{Code, Failure};
-use felix_wire::extension as wire;
 use felix_wire::extension::requests::{Ask, Asks, Call, List, Reply, Settled};
+use felix_wire::extension::{self as wire, Extension};
 use felix_wire::publish::Names;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -24,6 +24,7 @@ use crate::error::{CallFailed, ConnectFailed, Refused, Retry};
 use crate::groups::millis_u32;
 use crate::limits::HOPS_MAX;
 use crate::link::Link;
+use crate::near::Near;
 use crate::publish::TokenUsed;
 use crate::session::{CALLS, NotAsked, is_about_token, open, ran_out};
 
@@ -146,15 +147,11 @@ impl Inner {
         deadline: Instant,
     ) -> Attempt {
         let changes = how.repeat != Repeat::Always;
-        let link = match self.reach(how, at, deadline).await {
-            Ok(link) => link,
+        let via = match self.reach(how, at, deadline).await {
+            Ok(via) => via,
             Err(failed) => return Attempt::Failed(failed),
         };
-        if !link
-            .granted
-            .extensions
-            .contains(call.ask.kind().extension())
-        {
+        if !via.carries(call.ask.kind().extension()) {
             return match self.ask_published(call, how).await {
                 Ok(reply) => Attempt::Answered(reply),
                 Err(failed) => Attempt::Failed(failed),
@@ -165,7 +162,7 @@ impl Inner {
             why: "no answer in time".to_owned(),
         };
         let answered = async {
-            let line = self.line(&link).await?;
+            let line = self.line(&via).await?;
             timeout_at(deadline, line.call(call)).await.map_err(late)?
         };
         let replaceable = !self.brokers.config.token.is_fixed();
@@ -178,7 +175,10 @@ impl Inner {
         how: How,
         at: Option<Address>,
         deadline: Instant,
-    ) -> Result<Arc<Link>, CallFailed> {
+    ) -> Result<Via, CallFailed> {
+        if let (None, Some(near)) = (&at, &self.brokers.config.near) {
+            return Ok(Via::Near(Arc::clone(near)));
+        }
         let reach = async {
             match at {
                 Some(address) => match self.brokers.to(address, how.slot).await {
@@ -189,7 +189,7 @@ impl Inner {
             }
         };
         match timeout_at(deadline, reach).await {
-            Ok(reached) => Ok(reached?),
+            Ok(reached) => Ok(Via::Link(reached?)),
             Err(_) => {
                 let why = "no broker answered in time".to_owned();
                 Err(CallFailed::NotSent { why })
@@ -210,13 +210,13 @@ impl Inner {
             ask: ask.into(),
         };
         let deadline = Instant::now() + how.patience + self.brokers.config.request_timeout;
-        let link = self.reach(how, None, deadline).await?;
+        let via = self.reach(how, None, deadline).await?;
         let extension = call.ask.kind().extension();
-        if !link.granted.extensions.contains(extension) {
+        if !via.carries(extension) {
             let feature = extension.name();
             return Err(CallFailed::Unsupported { feature });
         }
-        let sent = async { self.line(&link).await?.send(&call).await };
+        let sent = async { self.line(&via).await?.send(&call).await };
         let sent = timeout_at(deadline, sent).await.unwrap_or_else(|_| {
             let why = "there was no room in time".to_owned();
             Err(NotAsked::Lost { sent: false, why })
@@ -229,8 +229,11 @@ impl Inner {
     }
 
     /// The stream for calls of a connection, opened if there is none. A refused token is replaced once.
-    async fn line(&self, link: &Link) -> Result<Line, NotAsked> {
-        let mut place = link.line.lock().await;
+    async fn line(&self, via: &Via) -> Result<Line, NotAsked> {
+        let mut place = match via {
+            Via::Near(_) => self.near.lock().await,
+            Via::Link(link) => link.line.lock().await,
+        };
         if let Some(line) = place.as_ref().filter(|line| !line.is_lost()) {
             return Ok(line.clone());
         }
@@ -243,18 +246,19 @@ impl Inner {
             if let Some((_, failure)) = refused.take_if(|(rejected, _)| *rejected == token) {
                 return Err(NotAsked::Unwelcome(failure));
             }
-            let auth = CALLS.auth(config.tenant.as_str(), &token);
-            let opened = tokio::time::timeout(config.request_timeout, open(&link.connection, auth));
+            let key = TokenUsed {
+                source: config.token.clone(),
+                token: Arc::clone(&token),
+            };
+            let opened = tokio::time::timeout(
+                config.request_timeout,
+                via.open(config.tenant.as_str(), key),
+            );
             match opened
                 .await
                 .unwrap_or_else(|_| Err(unsent("timed out".to_owned())))
             {
-                Ok(opened) => {
-                    let key = TokenUsed {
-                        source: config.token.clone(),
-                        token,
-                    };
-                    let line = Line::start(opened, key);
+                Ok(line) => {
                     *place = Some(line.clone());
                     return Ok(line);
                 }
@@ -268,6 +272,35 @@ impl Inner {
                 // Nothing was asked on a stream that did not open.
                 Err(NotAsked::Lost { why, .. }) => return Err(unsent(why)),
                 Err(failed) => return Err(failed),
+            }
+        }
+    }
+}
+
+/// Where calls go.
+enum Via {
+    Near(Arc<dyn Near>),
+    Link(Arc<Link>),
+}
+
+impl Via {
+    fn carries(&self, extension: Extension) -> bool {
+        match self {
+            // It is of the same build.
+            Self::Near(_) => true,
+            Self::Link(link) => link.granted.extensions.contains(extension),
+        }
+    }
+
+    async fn open(&self, tenant: &str, key: TokenUsed) -> Result<Line, NotAsked> {
+        match self {
+            Self::Near(near) => match near.open(tenant, &key.token).await {
+                Ok(calls) => Ok(Line::near(calls, key)),
+                Err(failure) => Err(NotAsked::Unwelcome(failure)),
+            },
+            Self::Link(link) => {
+                let opened = open(&link.connection, CALLS.auth(tenant, &key.token)).await?;
+                Ok(Line::start(opened, key))
             }
         }
     }

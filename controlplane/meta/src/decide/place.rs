@@ -73,6 +73,7 @@ impl Place<'_> {
             sync: spec.sync.unwrap_or_default(),
             overflow: spec.overflow.unwrap_or_default(),
             cleanup: spec.cleanup.unwrap_or_default(),
+            timestamps: spec.timestamps.unwrap_or_default(),
             max_record_bytes: spec.max_record_bytes.unwrap_or(RECORD_BYTES_DEFAULT as u32),
             incarnation: self.incarnation,
         }
@@ -133,6 +134,9 @@ fn is_as_asked(held: &StreamRecord, wanted: &StreamRecord, spec: &StreamSpec) ->
     }
     if spec.cleanup.is_none() {
         wanted.cleanup = held.cleanup;
+    }
+    if spec.timestamps.is_none() {
+        wanted.timestamps = held.timestamps;
     }
     if spec.max_record_bytes.is_none() {
         wanted.max_record_bytes = held.max_record_bytes;

@@ -162,6 +162,21 @@ impl App {
         self.known(outcome)
     }
 
+    /// Whether a token is good by what is known here. `false` for one whose key is not known here, and may be elsewhere.
+    ///
+    /// # Errors
+    /// What is said of a token that no newer state makes good.
+    pub(crate) fn is_known_here(&self, ticket: &Ticket) -> Result<bool, Refusal> {
+        let outcome = ticket.presented().and_then(|token| {
+            let tenant = claimed_tenant(token)?;
+            self.verified(ticket, token, &tenant, Audience::ControlPlane)
+        });
+        match outcome {
+            Err(Unknown::Token(TokenRefused::UnknownKey)) => Ok(false),
+            outcome => self.counted(outcome).map(|_| true),
+        }
+    }
+
     /// Verifies a token for calls about one tenant that may also come from who holds a right over the installation.
     /// Anybody else's token from another tenant is refused like one of a tenant that does not exist.
     pub(crate) fn reach_of(

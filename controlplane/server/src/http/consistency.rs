@@ -1,13 +1,16 @@
 //! Reads of the newest state, for who asks: `?consistency=linearizable` on any GET.
 //!
-//! Without it a read answers with what is known here, which is a moment behind what another process has written.
+//! Without it a read answers with what is known here, which is a moment behind what another process has written. Asking
+//! what is newest is work for every member, so it is done for who has a token only, also on paths that need none.
 
 use axum::extract::{Request, State};
 use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use super::caller::Ticket;
 use super::error::Refusal;
+use super::tokens::{failed, may_pass};
 use crate::app::App;
 
 /// The name of the parameter, and what it may be.
@@ -15,22 +18,35 @@ pub(super) const PARAMETER: &str = "consistency";
 pub(super) const VALUES: [&str; 2] = ["local", "linearizable"];
 
 pub(super) async fn confirm(State(app): State<App>, request: Request, next: Next) -> Response {
-    if matches!(*request.method(), Method::GET | Method::HEAD)
-        && let Err(refusal) = confirm_if_asked(&app, request.uri().query()).await
-    {
-        return refusal.into_response();
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return next.run(request).await;
     }
-    next.run(request).await
+    let (parts, body) = request.into_parts();
+    match confirm_if_asked(&app, parts.uri.query(), &Ticket::of(&parts)).await {
+        Ok(()) => next.run(Request::from_parts(parts, body)).await,
+        Err(refusal) => refusal.into_response(),
+    }
 }
 
-async fn confirm_if_asked(app: &App, query: Option<&str>) -> Result<(), Refusal> {
+async fn confirm_if_asked(app: &App, query: Option<&str>, ticket: &Ticket) -> Result<(), Refusal> {
     match asked(query.unwrap_or_default()) {
         None | Some("local") => Ok(()),
-        Some("linearizable") => app.catch_up().await,
+        Some("linearizable") => confirm_for(app, ticket).await,
         Some(_) => Err(Refusal::invalid(
             "`consistency` must be `local` or `linearizable`",
         )),
     }
+}
+
+/// Catches up for who is known. Whose key is not known here may be newer than what is: he is let through as a login
+/// is, a few times a second, and looked at again afterwards.
+async fn confirm_for(app: &App, ticket: &Ticket) -> Result<(), Refusal> {
+    if app.is_known_here(ticket)? {
+        return app.catch_up().await;
+    }
+    may_pass(app).await?;
+    app.catch_up().await?;
+    app.caller(ticket).map(drop).inspect_err(|_| failed(app))
 }
 
 /// What the last parameter of that name says.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use felix_client::CallFailed;
-use felix_client::raw::{FetchShard, FetchStream, FetchedShard, List, RawFetch};
+use felix_client::raw::{FetchShard, FetchStream, FetchedShard, List, Pieces, RawFetch};
 
 use self::request::{Place, Request, TopicKey, Wanted};
 pub(crate) use self::sessions::FetchSessions;
@@ -36,7 +36,7 @@ struct Got {
     log_start: i64,
     /// The generation that the reader's log ends differently in, and where it ended here.
     diverging: Option<(i32, i64)>,
-    records: Bytes,
+    records: Pieces,
 }
 
 impl Got {
@@ -48,7 +48,7 @@ impl Got {
             stable: high_watermark,
             log_start: if error == NONE { 0 } else { -1 },
             diverging: None,
-            records: Bytes::new(),
+            records: Pieces::default(),
         }
     }
 
@@ -228,7 +228,7 @@ fn streams(found: &[(&Wanted, &Topic)]) -> Result<List<FetchStream>, Box<dyn std
     Ok(List::build(built?)?)
 }
 
-fn got(place: &Place, shard: &FetchedShard, records: Bytes) -> Got {
+fn got(place: &Place, shard: &FetchedShard, records: Pieces) -> Got {
     let offset = |offset: u64| i64::try_from(offset).unwrap_or(i64::MAX);
     if shard.error != NONE {
         return Got::empty(place.clone(), shard.error, -1);
@@ -244,7 +244,7 @@ fn got(place: &Place, shard: &FetchedShard, records: Bytes) -> Got {
         stable: offset(shard.stable),
         log_start: offset(shard.start),
         records: if diverging.is_some() {
-            Bytes::new()
+            Pieces::default()
         } else {
             records
         },
@@ -307,11 +307,13 @@ fn put_partition(
     }
     // Never null: librdkafka takes that for damage.
     writer.blob_length(got.records.len());
-    if got.records.len() < SMALL_BYTES {
-        writer.out.extend_from_slice(&got.records);
-    } else {
-        parts.push(writer.out.split().freeze());
-        parts.push(got.records.clone());
+    for piece in got.records.clone() {
+        if piece.len() < SMALL_BYTES {
+            writer.out.extend_from_slice(&piece);
+        } else {
+            parts.push(writer.out.split().freeze());
+            parts.push(piece);
+        }
     }
     match got.diverging.filter(|_| version >= 12) {
         Some((generation, end)) => {
@@ -376,7 +378,7 @@ mod tests {
 
     #[test]
     fn the_length_covers_every_part_in_every_version() {
-        let large = Bytes::from(vec![9; SMALL_BYTES + 1]);
+        let large = Pieces::from(Bytes::from(vec![9; SMALL_BYTES + 1]));
         let got = [
             Got {
                 records: large.clone(),

@@ -260,7 +260,7 @@ mod tests {
 
     fn got(partition: i32, high_watermark: i64, records: &'static [u8]) -> Got {
         Got {
-            records: Bytes::from_static(records),
+            records: Bytes::from_static(records).into(),
             ..Got::empty(wanted(partition, 0).place, 0, high_watermark)
         }
     }

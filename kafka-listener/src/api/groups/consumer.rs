@@ -153,9 +153,7 @@ fn answer(
     let fresh = ctx.topics();
     let find = |number| {
         let known = topics.numbered(number);
-        known
-            .or_else(|| fresh.numbered(number))
-            .cloned()
+        known.or_else(|| fresh.numbered(number)).cloned()
     };
     let mut partitions = Vec::new();
     for share in assigned.iter() {

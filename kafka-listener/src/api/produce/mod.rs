@@ -250,7 +250,7 @@ fn appended_at(appended: &RawAppended) -> Done {
         base_offset: appended.base_offset.map_or(-1, offset),
         append_time_ms: appended.append_time_ms,
         log_start: offset(appended.start),
-        throttle_ms: 0,
+        throttle_ms: appended.throttle_ms,
     }
 }
 

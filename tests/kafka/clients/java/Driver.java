@@ -204,6 +204,8 @@ public final class Driver {
                 var change = new AlterConfigOp(entry, AlterConfigOp.OpType.SET);
                 return admin.incrementalAlterConfigs(Map.of(resource, List.of(change))).all().get();
             }
+            case "survey":
+                return Survey.of(admin, topic, text(ask, "group"));
             default:
                 return groups(admin, ask);
         }

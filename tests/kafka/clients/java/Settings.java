@@ -22,7 +22,14 @@ final class Settings {
         if (mechanism != null) {
             settings.put("sasl.mechanism", mechanism);
             settings.put("sasl.jaas.config", jaas(at, mechanism));
-            if (mechanism.equals("OAUTHBEARER")) {
+            if (at.hasNonNull("token_url")) {
+                String url = at.get("token_url").asText();
+                // Java asks nobody for tokens whom its operator did not name.
+                System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.urls", url);
+                settings.put("sasl.oauthbearer.token.endpoint.url", url);
+                settings.put("sasl.login.callback.handler.class",
+                    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler");
+            } else if (mechanism.equals("OAUTHBEARER")) {
                 settings.put("sasl.login.callback.handler.class", "Bearer");
                 // A token is renewed when half of its life is over, however short that is.
                 settings.put("sasl.login.refresh.window.factor", 0.5);
@@ -40,8 +47,11 @@ final class Settings {
                 + Driver.text(at, "user") + "\" password=\"" + Driver.text(at, "secret") + "\";";
         }
         var jaas = new StringBuilder("org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required");
+        if (at.hasNonNull("token_url")) {
+            jaas.append(" clientId=\"worker\" clientSecret=\"hidden\"");
+        }
         for (String name : new String[] {"secret", "secret_file"}) {
-            if (at.hasNonNull(name)) {
+            if (at.hasNonNull(name) && !at.hasNonNull("token_url")) {
                 jaas.append(' ').append(name).append("=\"").append(at.get(name).asText()).append('"');
             }
         }

@@ -3,7 +3,7 @@
 //!
 //! [`linear`] says whether a history could have happened one operation at a time; [`register`] and [`counter`] are what
 //! one key of a cache and one counter do then. [`group`] holds the rules of consumer groups, [`commit`] those of
-//! commits. Each is shown good and bad histories in its own tests, and brokers that are broken on purpose by
+//! commits, [`team`] those of groups of the Kafka protocol. Each is shown good and bad histories in its own tests, and brokers that are broken on purpose by
 //! `tests/readings.rs`.
 
 pub mod commit;
@@ -11,3 +11,4 @@ pub mod counter;
 pub mod group;
 pub mod linear;
 pub mod register;
+pub mod team;

@@ -1,4 +1,5 @@
-//! Brokers whose logs are read as caches, counters, groups and commits, under the same crashes and faults as streams.
+//! Brokers whose logs are read as caches, counters, groups, commits and groups of the
+//! Kafka protocol, under the same crashes and faults as streams.
 //!
 //! A reading is an engine with its logs and its clients; `machine.rs` is the disk, the clock and the chance below it;
 //! `life.rs` lets it live, crash and come back. What clients were told is held against the rules of [`crate::history`].
@@ -9,6 +10,7 @@ mod commits;
 mod groups;
 mod life;
 mod machine;
+mod teams;
 mod twin;
 
 pub use campaign::{Campaign, Summary};
@@ -28,11 +30,13 @@ pub enum Kind {
     Groups,
     /// Events with state.
     Commits,
+    /// Groups of the Kafka protocol.
+    Teams,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Cache, Self::Groups, Self::Commits];
+    pub const ALL: [Self; 4] = [Self::Cache, Self::Groups, Self::Commits, Self::Teams];
 
     /// As it is written in commands.
     #[must_use]
@@ -41,6 +45,7 @@ impl Kind {
             Self::Cache => "cache",
             Self::Groups => "groups",
             Self::Commits => "commits",
+            Self::Teams => "teams",
         }
     }
 }
@@ -91,5 +96,6 @@ pub fn run(plan: Plan) -> Outcome {
         Kind::Cache => life::run::<cache::Cache>(plan),
         Kind::Groups => life::run::<groups::Workers>(plan),
         Kind::Commits => life::run::<commits::Ledger>(plan),
+        Kind::Teams => life::run::<teams::Teams>(plan),
     }
 }

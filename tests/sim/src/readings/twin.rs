@@ -29,11 +29,17 @@ pub enum Twin {
     EventOnly,
     /// A commit that is sent again is done again.
     CommitAgain,
+    /// A coordinator acknowledges some positions before the log has them.
+    CommitBeforeLog,
+    /// A coordinator tells members of a generation and does not write it.
+    ForgetGeneration,
+    /// A coordinator gives some members a partition of another.
+    TwoOwners,
 }
 
 impl Twin {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::StaleRead,
         Self::ForgetLast,
         Self::IgnoreCondition,
@@ -47,5 +53,8 @@ impl Twin {
         Self::StateOnly,
         Self::EventOnly,
         Self::CommitAgain,
+        Self::CommitBeforeLog,
+        Self::ForgetGeneration,
+        Self::TwoOwners,
     ];
 }

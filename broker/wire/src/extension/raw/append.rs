@@ -35,6 +35,8 @@ layout! {
         append_time_ms: i64,
         /// The oldest offset of the shard.
         start: u64,
+        /// For how many milliseconds nothing more should be sent: the sender is ahead of its rate by as much.
+        throttle_ms: u64,
         /// It had been appended before.
         repeated: bool = 0x0002,
     }

@@ -1,10 +1,13 @@
 //! Record batches of many shards, as they stand in the log.
 
-use bytes::{Bytes, BytesMut};
+use std::collections::VecDeque;
 
+use bytes::{BufMut as _, Bytes, BytesMut};
+
+use crate::cursor::{Cursor, Malformed};
 use crate::extension::HEADER_BYTES;
 use crate::extension::requests::Reply;
-use crate::extension::requests::field::{List, Text, item, layout};
+use crate::extension::requests::field::{Field, List, Text, item, layout, length};
 use crate::limits::PAYLOAD_BYTES_MAX;
 use crate::publish::PublishTooLong;
 
@@ -82,19 +85,106 @@ layout! {
         shards: List<FetchedShard>,
         /// The batches of the first shard, then those of the second, and so on. Stands last, so that
         /// they can be sent from where they are.
-        batches: Bytes,
+        batches: Pieces,
     }
 }
 
 impl RawFetched {
-    /// The shards with their batches, which share the frame's memory.
-    pub fn iter(&self) -> impl Iterator<Item = (FetchedShard, Bytes)> + use<> {
+    /// The shards with their batches, which stay where they are.
+    pub fn iter(&self) -> impl Iterator<Item = (FetchedShard, Pieces)> + use<> {
         let mut rest = self.batches.clone();
         self.shards.iter().map(move |shard| {
             let bytes = usize::try_from(shard.bytes).unwrap_or(usize::MAX);
-            let batches = rest.split_to(bytes.min(rest.len()));
-            (shard, batches)
+            (shard, rest.split_to(bytes))
         })
+    }
+}
+
+/// Bytes that lie in one place or in several. On the wire they are one.
+#[derive(Clone, Debug, Default)]
+pub struct Pieces(VecDeque<Bytes>);
+
+impl Pieces {
+    /// How many bytes there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.iter().map(Bytes::len).sum()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(Bytes::is_empty)
+    }
+
+    /// The bytes in one place; not copied if they are already.
+    #[must_use]
+    pub fn joined(mut self) -> Bytes {
+        if self.0.len() > 1 {
+            return self.0.into_iter().flatten().collect();
+        }
+        self.0.pop_front().unwrap_or_default()
+    }
+
+    /// Takes the first `bytes`, or as many as there are.
+    pub fn split_to(&mut self, mut bytes: usize) -> Self {
+        let mut taken = VecDeque::new();
+        while bytes > 0
+            && let Some(piece) = self.0.front_mut()
+        {
+            if piece.len() > bytes {
+                taken.push_back(piece.split_to(bytes));
+                break;
+            }
+            bytes -= piece.len();
+            taken.extend(self.0.pop_front());
+        }
+        Self(taken)
+    }
+}
+
+impl From<Bytes> for Pieces {
+    fn from(bytes: Bytes) -> Self {
+        Self(VecDeque::from([bytes]))
+    }
+}
+
+impl FromIterator<Bytes> for Pieces {
+    fn from_iter<T: IntoIterator<Item = Bytes>>(pieces: T) -> Self {
+        Self(pieces.into_iter().collect())
+    }
+}
+
+impl IntoIterator for Pieces {
+    type Item = Bytes;
+    type IntoIter = std::collections::vec_deque::IntoIter<Bytes>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+/// The same bytes are the same, however they lie.
+impl PartialEq for Pieces {
+    fn eq(&self, other: &Self) -> bool {
+        let bytes = |pieces: &Self| pieces.0.clone().into_iter().flatten();
+        self.len() == other.len() && bytes(self).eq(bytes(other))
+    }
+}
+
+impl Eq for Pieces {}
+
+impl Field for Pieces {
+    fn put(&self, into: &mut BytesMut, field: &'static str) -> Result<(), PublishTooLong> {
+        into.put_u32(length(self.len(), field)?);
+        for piece in &self.0 {
+            into.put_slice(piece);
+        }
+        Ok(())
+    }
+
+    fn read(cursor: &mut Cursor, field: &'static str) -> Result<Self, Malformed> {
+        Bytes::read(cursor, field).map(Self::from)
     }
 }
 
@@ -108,6 +198,15 @@ pub struct FetchHead {
 }
 
 impl FetchHead {
+    /// The reply in one, with these batches.
+    #[must_use]
+    pub fn with(self, batches: Vec<Bytes>) -> Reply {
+        Reply::RawFetch(RawFetched {
+            shards: self.shards,
+            batches: batches.into_iter().collect(),
+        })
+    }
+
     /// Everything of the frame up to the batches.
     ///
     /// # Errors
@@ -115,7 +214,7 @@ impl FetchHead {
     pub fn encode(self, correlation: u64) -> Result<BytesMut, PublishTooLong> {
         let reply = Reply::RawFetch(RawFetched {
             shards: self.shards,
-            batches: Bytes::new(),
+            batches: Pieces::default(),
         });
         let mut head = BytesMut::new();
         reply.encode_into(correlation, &mut head)?;
@@ -159,18 +258,24 @@ mod tests {
     #[test]
     fn a_head_and_its_batches_are_the_frame() {
         let shards = List::build([shard(2), shard(0), shard(3)]).unwrap();
-        let batches = Bytes::from_static(b"aabbb");
+        let batches: Pieces = ["a", "abb", "b"].map(Bytes::from).into_iter().collect();
         let mut apart = FetchHead {
             shards: shards.clone(),
             bytes: batches.len(),
         }
         .encode(9)
         .unwrap();
-        apart.extend_from_slice(&batches);
+        batches
+            .clone()
+            .into_iter()
+            .for_each(|piece| apart.extend_from_slice(&piece));
         let mut whole = BytesMut::new();
         let fetched = RawFetched { shards, batches };
         let parts: Vec<_> = fetched.iter().map(|(_, batches)| batches).collect();
-        assert_eq!(parts, ["aa", "", "bbb"]);
+        assert_eq!(
+            parts,
+            ["aa", "", "bbb"].map(|part| Pieces::from(Bytes::from(part)))
+        );
         Reply::RawFetch(fetched).encode_into(9, &mut whole).unwrap();
         assert_eq!(apart, whole);
     }

@@ -21,7 +21,9 @@ pub use self::consumer::{
     ConsumerMember, ConsumerTopic,
 };
 pub use self::error::RawError;
-pub use self::fetch::{FetchHead, FetchShard, FetchStream, FetchedShard, RawFetch, RawFetched};
+pub use self::fetch::{
+    FetchHead, FetchShard, FetchStream, FetchedShard, Pieces, RawFetch, RawFetched,
+};
 pub use self::log::{
     DescribedShard, DescribedStream, EpochAsk, EpochEnd, OffsetAsk, OffsetFound, RawDeleteRecords,
     RawDescribe, RawDescribed, RawEpochEnd, RawEpochEnded, RawOffsets, RawOffsetsFound,

@@ -435,7 +435,10 @@ macro_rules! item {
 
 pub(in crate::extension) use {item, layout};
 
-fn length(length: usize, field: &'static str) -> Result<u32, PublishTooLong> {
+pub(in crate::extension) fn length(
+    length: usize,
+    field: &'static str,
+) -> Result<u32, PublishTooLong> {
     u32::try_from(length)
         .ok()
         .filter(|&length| length != ABSENT)

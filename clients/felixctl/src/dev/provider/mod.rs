@@ -29,7 +29,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-pub use people::{ADMINS, PEOPLE};
+pub(super) use people::{ADMINS, PEOPLE};
 
 /// The one program that it knows: pages, gateway and felixctl alike. It has no password, as none of them could keep one.
 pub const CLIENT_ID: &str = "felix-dev";

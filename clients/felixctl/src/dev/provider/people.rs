@@ -1,9 +1,9 @@
 //! Who can sign in: three people with names, and anybody else under the name he types.
 
 /// Group of everybody.
-pub const PEOPLE: &str = "people";
+pub(in crate::dev) const PEOPLE: &str = "people";
 /// Group of those who may also administer.
-pub const ADMINS: &str = "admins";
+pub(in crate::dev) const ADMINS: &str = "admins";
 
 /// Who is offered by name. The first one administers.
 pub(super) const KNOWN: [&str; 3] = ["Ada", "Grace", "Linus"];

@@ -1,6 +1,6 @@
 /** The whiteboard: one surface, the board of one room, and everything around it. */
 import { FelixClient } from "../../../src/index.js";
-import type { ClientOptions } from "../../../src/index.js";
+import type { ClientOptions, UnauthorizedError } from "../../../src/index.js";
 import type { Board } from "./board.js";
 import { listenToKeys } from "./keys.js";
 import { drawLive } from "./live.js";
@@ -28,7 +28,7 @@ export class App {
   readonly writing: Writing;
   readonly timeline: Timeline;
   /** Called when the token is not accepted any more. */
-  onSignedOut: (reason: string) => void = () => undefined;
+  onSignedOut: (error: UnauthorizedError) => void = () => undefined;
   #scene = new Scene();
   #now = this.#scene;
   #visitor: Visitor | null = null;
@@ -91,7 +91,7 @@ export class App {
     document.title = `${board} · Whiteboard`;
     const client = new FelixClient({ ...visitor.client, scope: { field: "board", value: board } });
     this.#client = client;
-    client.on("unauthorized", (error) => this.onSignedOut(error.message));
+    client.on("unauthorized", (error) => this.onSignedOut(error));
     client.on("state", () => this.#refresh());
     this.#room = new Room(client, {
       board: (whole) => this.#showBoard(whole),
@@ -119,13 +119,19 @@ export class App {
     this.#refresh();
   }
 
+  /** Tells the gateway that the person goes, and leaves. */
+  signOut(): void {
+    this.#client?.signOut();
+    this.leave();
+  }
+
   /** Leaves the board; nothing of the person is left on the page. */
   leave(): void {
     this.writing.finish();
     this.timeline.close();
     this.#people?.close();
     this.#room?.close();
-    this.#client?.signOut();
+    this.#client?.close();
     this.#people = null;
     this.#room = null;
     this.#client = null;

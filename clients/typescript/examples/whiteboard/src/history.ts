@@ -49,9 +49,9 @@ export class History {
   }
 
   /** The edit that led to this position. */
-  at(position: number): { readonly by: string; readonly n: number; readonly timeMs: number | null; readonly offset: number } | null {
+  at(position: number): { readonly n: number; readonly timeMs: number | null } | null {
     const past = this.#past[position - 1];
-    return past === undefined ? null : { by: past.edit?.by ?? "", n: past.edit?.n ?? 0, timeMs: past.timeMs, offset: past.offset };
+    return past === undefined ? null : { n: past.edit?.n ?? 0, timeMs: past.timeMs };
   }
 
   /** The board after the first `position` edits. */

@@ -37,15 +37,17 @@ find("#sign-in-button").addEventListener("click", () => {
   signIn.begin().catch((error: unknown) => ask(words(error)));
 });
 find("#sign-out").addEventListener("click", () => {
-  app.leave();
+  app.signOut();
   void signIn.signOut({ atProvider: true }).catch(() => undefined);
   ask(null);
 });
-app.onSignedOut = (reason) => {
-  // The sign-in is forgotten, the picture stays where it is until somebody signs in.
+app.onSignedOut = ({ reason, message }) => {
+  // Whoever signs in next may be somebody else: nothing is kept for him.
   void signIn.signOut();
+  const unsent = app.room?.outbox.pending.length ?? 0;
   app.leave();
-  ask(`You were signed out: ${reason}.`);
+  const lost = unsent === 0 ? "" : ` ${unsent} edits had not been sent and are lost.`;
+  ask(reason === "forbidden" ? `This board is not open to you: ${message}.` : `You were signed out: ${message}.${lost}`);
 };
 
 boardInAddress();

@@ -70,7 +70,7 @@ export class Outbox {
       if (error instanceof RateLimitedError) return this.#again(edit, error.retryAfterMs);
       if (error instanceof UnauthorizedError) return this.#again(edit, 500);
       if (error instanceof ClosedError || !(error instanceof FelixError)) return;
-      if (error.retry === "later") return this.#again(edit, 500);
+      if (error.retry !== "no") return this.#again(edit, 500);
       this.#edits.delete(edit.id);
       this.gaveUp(edit, error);
     }

@@ -32,9 +32,9 @@ const COLORS = ["#e8590c", "#2f9e44", "#1c7ed6", "#9c36b5", "#c2255c", "#0c8599"
 
 /** A colour for a person: the same everywhere. */
 export function colorOf(name: string): string {
-  let hash = 7;
-  for (const letter of name) hash = (hash * 31 + (letter.codePointAt(0) ?? 0)) >>> 0;
-  return COLORS[hash % COLORS.length] ?? "#1c7ed6";
+  let hash = 0x811c_9dc5;
+  for (const letter of name) hash = Math.imul(hash ^ (letter.codePointAt(0) ?? 0), 0x0100_0193);
+  return COLORS[((hash ^ (hash >>> 15)) >>> 0) % COLORS.length] ?? "#1c7ed6";
 }
 
 export function initials(name: string): string {

@@ -1,5 +1,5 @@
 /** Fingers, pens, mice and wheels: what they mean depends on the tool, and moving the paper is always possible. */
-import { FLAT, IDS_MAX, POINTS_MAX } from "./edits.js";
+import { FLAT, IDS_MAX } from "./edits.js";
 import type { Draw, Form, Intent, Stroke } from "./edits.js";
 import { boxOf, overlaps, shift } from "./geometry.js";
 import type { Box, Point } from "./geometry.js";
@@ -28,6 +28,9 @@ export interface PointerHost {
   write(at: Point): void;
   selected(ids: ReadonlySet<string>): void;
 }
+
+/** A longer line becomes several edits: each stays under 64 KiB, wherever on the paper it is. */
+const STROKE_POINTS = 2_000;
 
 const NOBODY = { by: "", n: 0 } as const;
 
@@ -217,7 +220,7 @@ export class Pointers {
     if (near) return;
     points.push(x, y, pressure);
     gesture.edit = { ...gesture.edit, points };
-    if (points.length < POINTS_MAX * 3) return;
+    if (points.length < STROKE_POINTS * 3) return;
     this.host.room()?.do(intentOf(gesture.edit));
     const rest = points.slice(-3);
     this.#gesture = { kind: "stroke", edit: { ...gesture.edit, id: randomId(), points: rest }, points: rest };

@@ -210,6 +210,27 @@ test("twenty reconnects with a slow token function cost one fetch for each life 
     await settle();
     assert.equal(on.clock.waiting, 0, "no timer outlives the client");
 });
+test("a token that is old but good is used while the token function fails", async () => {
+    const on = world();
+    let asked = 0;
+    const token = async () => {
+        asked += 1;
+        if (asked > 1)
+            throw new TypeError("the network");
+        return jwt({ exp: Math.floor(1_767_225_600_000 / 1000) + 600 });
+    };
+    const { client } = await connected(on, { token });
+    await on.clock.advance(500_000);
+    on.gateway.cut();
+    await on.clock.advance(5_000);
+    assert.equal(client.state, "connected");
+    assert.equal(asked, 2);
+    await on.clock.advance(100_000);
+    on.gateway.cut();
+    await on.clock.advance(5_000);
+    assert.notEqual(client.state, "connected", "it has expired");
+    assert.notEqual(client.state, "unauthorized", "and the function may work again");
+});
 test("a slow old token never replaces a newer one", async () => {
     const on = world();
     let answer = () => undefined;
@@ -483,6 +504,8 @@ test("closing ends readers, writers and the connection, and a listener may close
     assert.equal((await reading).done, true);
     await settle();
     assert.throws(() => client.subscribe("edits"), ClosedError);
+    await assert.rejects(client.publish("edits", "y"), ClosedError);
+    await assert.rejects(client.cache("snapshot").get("k"), ClosedError);
     assert.equal(on.clock.waiting, 0);
 });
 test("connect resolves when it stands, gives up with its signal, and closes at the end of its block", async () => {

@@ -66,7 +66,7 @@ async fn submitted(app: &App, command: Command) -> Result<(), Refusal> {
 }
 
 /// Waits, if this place has failed too often.
-async fn may_pass(app: &App) -> Result<(), Refusal> {
+pub(super) async fn may_pass(app: &App) -> Result<(), Refusal> {
     let Some(from) = request::current().and_then(|current| current.ip()) else {
         return Ok(());
     };
@@ -77,7 +77,7 @@ async fn may_pass(app: &App) -> Result<(), Refusal> {
 }
 
 /// Counts a failure of this place.
-fn failed(app: &App) {
+pub(super) fn failed(app: &App) {
     if let Some(from) = request::current().and_then(|current| current.ip()) {
         app.throttle.failed(from);
     }

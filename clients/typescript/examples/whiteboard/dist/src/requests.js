@@ -15,6 +15,7 @@ export class Requests {
     #waiting = [];
     #waitingBytes = 0;
     #sent = new Map();
+    #closed = false;
     constructor(wire) {
         this.wire = wire;
     }
@@ -30,6 +31,8 @@ export class Requests {
     ask(request, signal) {
         if (signal?.aborted === true)
             return Promise.reject(abortReason(signal));
+        if (this.#closed)
+            return Promise.reject(new ClosedError());
         if (this.#waiting.length >= WAITING_MAX || this.#waitingBytes + request.bytes > WAITING_BYTES_MAX) {
             return Promise.reject(new FelixError("overloaded", `${this.#waiting.length} requests of ${this.#waitingBytes} bytes wait already`, "later"));
         }
@@ -115,7 +118,13 @@ export class Requests {
         for (const pending of waiting)
             pending.reject(error);
     }
+    /** Requests are taken again after `forget`. */
+    open() {
+        this.#closed = false;
+    }
+    /** Ends what waits and takes nothing more: what is asked for now would wait for ever. */
     forget() {
+        this.#closed = true;
         this.cut();
         this.fail(new ClosedError());
     }
@@ -132,6 +141,9 @@ export function refusalError(refusal) {
         return new RateLimitedError(refusal.message, refusal.retryAfterMs ?? 0);
     if (refusal.code === "trimmed" && refusal.oldest !== null)
         return new TrimmedError(refusal.message, refusal.oldest);
-    const again = ["publish_failed", "counter_failed", "cache_failed", "read_failed", "state_failed", "unavailable"];
-    return new RefusedError(refusal.code, refusal.message, again.includes(refusal.code) ? "later" : "no");
+    // A broker that went away in the middle of a write is one of the reasons for the first three.
+    if (["publish_failed", "counter_failed", "cache_failed"].includes(refusal.code))
+        return new RefusedError(refusal.code, refusal.message, "ask_first");
+    const later = ["read_failed", "state_failed", "unavailable"].includes(refusal.code);
+    return new RefusedError(refusal.code, refusal.message, later ? "later" : "no");
 }

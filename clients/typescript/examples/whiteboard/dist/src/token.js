@@ -50,15 +50,26 @@ export class Tokens {
         if (held !== null && reason !== "refresh" && this.host.now() < held.freshUntil)
             return held.token;
         this.#fetch ??= this.#begin(source, reason);
-        return this.#bounded(this.#fetch);
+        try {
+            return await this.#bounded(this.#fetch);
+        }
+        catch (error) {
+            // An old token is better than none, as long as it is good; a refresh is about a new one and is tried again.
+            const valid = held !== null && this.#held === held && this.host.now() < held.validUntil;
+            if (valid && reason !== "refresh" && !(error instanceof UnauthorizedError))
+                return held.token;
+            throw error;
+        }
     }
     #begin(source, reason) {
         const generation = this.#generation;
         const fetch = (async () => source(reason))().then((token) => {
             if (typeof token !== "string" || token === "")
                 throw new FelixError("no_token", "the token function gave an empty token", "later");
-            if (generation === this.#generation)
-                this.#held = { token, freshUntil: this.host.now() + freshForMs(token, this.host.wallClock()) };
+            if (generation === this.#generation) {
+                const [now, fresh] = [this.host.now(), freshForMs(token, this.host.wallClock())];
+                this.#held = { token, freshUntil: now + fresh, validUntil: now + fresh * 1.5 };
+            }
             return token;
         }).finally(() => {
             if (generation === this.#generation)

@@ -77,7 +77,7 @@ export class App {
         document.title = `${board} · Whiteboard`;
         const client = new FelixClient({ ...visitor.client, scope: { field: "board", value: board } });
         this.#client = client;
-        client.on("unauthorized", (error) => this.onSignedOut(error.message));
+        client.on("unauthorized", (error) => this.onSignedOut(error));
         client.on("state", () => this.#refresh());
         this.#room = new Room(client, {
             board: (whole) => this.#showBoard(whole),
@@ -106,13 +106,18 @@ export class App {
         client.connect();
         this.#refresh();
     }
+    /** Tells the gateway that the person goes, and leaves. */
+    signOut() {
+        this.#client?.signOut();
+        this.leave();
+    }
     /** Leaves the board; nothing of the person is left on the page. */
     leave() {
         this.writing.finish();
         this.timeline.close();
         this.#people?.close();
         this.#room?.close();
-        this.#client?.signOut();
+        this.#client?.close();
         this.#people = null;
         this.#room = null;
         this.#client = null;

@@ -43,7 +43,7 @@ export class History {
     /** The edit that led to this position. */
     at(position) {
         const past = this.#past[position - 1];
-        return past === undefined ? null : { by: past.edit?.by ?? "", n: past.edit?.n ?? 0, timeMs: past.timeMs, offset: past.offset };
+        return past === undefined ? null : { n: past.edit?.n ?? 0, timeMs: past.timeMs };
     }
     /** The board after the first `position` edits. */
     board(position) {

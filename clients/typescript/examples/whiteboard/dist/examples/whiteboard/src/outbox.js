@@ -68,7 +68,7 @@ export class Outbox {
                 return this.#again(edit, 500);
             if (error instanceof ClosedError || !(error instanceof FelixError))
                 return;
-            if (error.retry === "later")
+            if (error.retry !== "no")
                 return this.#again(edit, 500);
             this.#edits.delete(edit.id);
             this.gaveUp(edit, error);

@@ -10,10 +10,10 @@ const SKETCH_POINTS = 900;
 const COLORS = ["#e8590c", "#2f9e44", "#1c7ed6", "#9c36b5", "#c2255c", "#0c8599", "#e67700", "#5f3dc4", "#087f5b", "#a61e4d"];
 /** A colour for a person: the same everywhere. */
 export function colorOf(name) {
-    let hash = 7;
+    let hash = 0x811c_9dc5;
     for (const letter of name)
-        hash = (hash * 31 + (letter.codePointAt(0) ?? 0)) >>> 0;
-    return COLORS[hash % COLORS.length] ?? "#1c7ed6";
+        hash = Math.imul(hash ^ (letter.codePointAt(0) ?? 0), 0x0100_0193);
+    return COLORS[((hash ^ (hash >>> 15)) >>> 0) % COLORS.length] ?? "#1c7ed6";
 }
 export function initials(name) {
     const words = name.split(/[\s._@-]+/u).filter((word) => word !== "");

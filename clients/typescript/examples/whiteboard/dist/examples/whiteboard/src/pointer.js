@@ -1,8 +1,10 @@
 /** Fingers, pens, mice and wheels: what they mean depends on the tool, and moving the paper is always possible. */
-import { FLAT, IDS_MAX, POINTS_MAX } from "./edits.js";
+import { FLAT, IDS_MAX } from "./edits.js";
 import { boxOf, overlaps, shift } from "./geometry.js";
 import { randomId } from "./room.js";
 import { placed } from "./scene.js";
+/** A longer line becomes several edits: each stays under 64 KiB, wherever on the paper it is. */
+const STROKE_POINTS = 2_000;
 const NOBODY = { by: "", n: 0 };
 function tenths(value) {
     return Math.round(value * 10);
@@ -183,7 +185,7 @@ export class Pointers {
             return;
         points.push(x, y, pressure);
         gesture.edit = { ...gesture.edit, points };
-        if (points.length < POINTS_MAX * 3)
+        if (points.length < STROKE_POINTS * 3)
             return;
         this.host.room()?.do(intentOf(gesture.edit));
         const rest = points.slice(-3);

@@ -79,7 +79,7 @@ export class Timeline {
             return "Before the first edit";
         const time = at.timeMs === null ? "" : ` · ${new Date(at.timeMs).toLocaleString()}`;
         const number = at.n > 0 ? ` (no. ${at.n})` : "";
-        return `Edit ${this.#position} of ${history.length}${number}${at.by === "" ? "" : ` · ${at.by}`}${time}`;
+        return `Edit ${this.#position} of ${history.length}${number}${time}`;
     }
     #play() {
         const history = this.#history;
