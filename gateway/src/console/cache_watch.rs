@@ -155,7 +155,7 @@ impl History {
                     }
                 }
                 Ok(Some(WatchSignal::Resnapshot { .. })) => self.compacted = true,
-                Ok(Some(_)) => {}
+                Ok(Some(WatchSignal::CaughtUp { .. } | _)) => {}
                 Ok(None) | Err(_) => return,
             }
         }

@@ -53,7 +53,7 @@ pub(super) async fn list(
         .into_iter()
         .filter(|(name, _)| part.after.as_ref().is_none_or(|after| name > after))
         .take(limit + 1)
-        .map(|(name, record)| Cache::of(&permissions, &namespace, name, record))
+        .map(|(name, record)| Cache::of(&permissions, &namespace, name, record.as_ref()))
         .collect();
     let more = items.len() > limit;
     items.truncate(limit);
@@ -86,6 +86,7 @@ pub(super) async fn one(
             }
         }
     };
+    let record = record.as_ref();
     Ok(Json(Cache::of(&permissions, &namespace, name, record)))
 }
 
@@ -138,7 +139,7 @@ impl Cache {
         permissions: &Permissions,
         namespace: &str,
         cache: String,
-        record: Option<CacheRecord>,
+        record: Option<&CacheRecord>,
     ) -> Self {
         let may = |action| {
             let tenant = permissions.tenant();
@@ -171,7 +172,7 @@ fn on_some_key(permissions: &Permissions, action: Action, wanted: &str, name: &s
 }
 
 impl Settings {
-    fn of(record: CacheRecord) -> Self {
+    fn of(record: &CacheRecord) -> Self {
         Self {
             shards: record.shards,
             durable: record.durable,

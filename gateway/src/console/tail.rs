@@ -146,13 +146,12 @@ impl Follow {
                     }
                 }
                 Some(Signal::Lagged { lost, .. }) => teller.lost(lost),
-                Some(Signal::Resumed { .. } | Signal::Moved { .. }) => {}
                 Some(Signal::Deleted) | None => {
                     let gone = Refusal::not_found(format!("stream {} was deleted", self.stream));
                     teller.must(Told::End(gone)).await;
                     return Ok(());
                 }
-                Some(_) => {}
+                Some(Signal::Resumed { .. } | Signal::Moved { .. } | _) => {}
             }
         }
     }

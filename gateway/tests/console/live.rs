@@ -59,7 +59,7 @@ impl View {
                 .unwrap()
                 .unwrap();
             self.rest
-                .push_str(&String::from_utf8_lossy(&chunk.expect("the view goes on")));
+                .push_str(&String::from_utf8_lossy(&chunk.unwrap()));
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use felix_client::Client;
 use felix_controlplane::ControlPlane;
-use felix_controlplane_client::{Api, TokenSource};
+use felix_controlplane_client::{Api, Held, TokenSource};
 use felix_meta::http::{DevTokenSpec, InitializeSpec};
 use felix_meta::record::{CacheSpec, Grouping, NamespaceSpec, Policy, StreamSpec};
 use felix_model::TenantId;
@@ -79,7 +79,7 @@ impl Node {
         };
         let token = mint(&controlplane, "dev", "p:broker", "felix-controlplane", &[]);
         let embedding = felix_broker::Embedding {
-            token: Some(TokenSource::fixed(&token)),
+            token: Some(Held::new(&token)),
             cluster: Some("test".to_owned()),
             ..felix_broker::Embedding::default()
         };
