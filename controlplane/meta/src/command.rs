@@ -99,6 +99,9 @@ pub enum Command {
     ReplaceKeys(TenantId, VerifyingKey),
     /// Accept tokens of a provider, or on other terms.
     SetIssuer(TenantId, IssuerRecord),
+    /// Accept tokens of a provider that no tenant knows yet. Refused when this tenant accepts it on other terms, or another
+    /// tenant accepts it at all: that would touch people who are somebody's already.
+    AddIssuer(TenantId, IssuerRecord),
     /// Accept tokens of a provider no more.
     RemoveIssuer {
         /// By whom.
@@ -220,6 +223,13 @@ pub enum Command {
         tenant_id: TenantId,
         /// For whom.
         scope: QuotaScope,
+        /// What it allows.
+        limits: QuotaLimits,
+    },
+    /// Set the quota of a tenant itself, unless that would loosen it.
+    TightenQuota {
+        /// Whose.
+        tenant_id: TenantId,
         /// What it allows.
         limits: QuotaLimits,
     },

@@ -12,9 +12,12 @@ use crate::limits::{
 
 pub(crate) fn issuer(issuer: &IssuerRecord) -> Result<(), Invalid> {
     text("issuer", &issuer.issuer, TEXT_BYTES_MAX)?;
-    if issuer.issuer.contains('#') {
-        // A group is written `group:{issuer}#{name}`, which must be readable in one way only.
-        return Err(Invalid::Contradiction("`issuer` must not contain `#`"));
+    if issuer.issuer.contains(['#', '|']) {
+        // A group is written `group:{issuer}#{name}`, and a principal is the hash of `{issuer}|{subject}`. Both must be
+        // readable in one way only, or one issuer's people could be taken for another's.
+        return Err(Invalid::Contradiction(
+            "`issuer` must not contain `#` or `|`",
+        ));
     }
     let audiences = issuer.audiences.len() as u64;
     range("audiences", audiences, 1, AUDIENCES_PER_ISSUER_MAX as u64)?;

@@ -2,7 +2,7 @@
 
 use felix_model::{TenantId, TimeMs};
 
-use super::{Conflict, Decision, Refused, room};
+use super::{Conflict, Decision, Refused, room, same_or_conflict};
 use crate::catalogue::{Catalogue, TenantEntry};
 use crate::check::{self, Invalid};
 use crate::command::Command;
@@ -25,6 +25,7 @@ impl Catalogue {
     pub(super) fn decide_identity(&self, command: &Command) -> Result<Decision, Refused> {
         match command {
             Command::SetIssuer(tenant, issuer) => self.set_issuer(tenant, issuer),
+            Command::AddIssuer(tenant, issuer) => self.add_issuer(tenant, issuer),
             Command::RemoveIssuer {
                 tenant_id,
                 issuer,
@@ -53,6 +54,7 @@ impl Catalogue {
                 scope,
                 limits,
             } => self.set_quota(tenant_id, scope, limits),
+            Command::TightenQuota { tenant_id, limits } => self.tighten_quota(tenant_id, limits),
             Command::RemoveQuota { tenant_id, scope } => self.remove_quota(tenant_id, scope),
             Command::Audited { tenant_id, records } => {
                 let few = records.len() <= AUDITED_RECORDS_MAX;
@@ -91,6 +93,21 @@ impl Catalogue {
         }
         let (tenant_id, issuer) = (tenant.clone(), issuer.clone());
         Ok(Decision::Change(Event::IssuerSet { tenant_id, issuer }))
+    }
+
+    fn add_issuer(&self, tenant: &TenantId, issuer: &IssuerRecord) -> Result<Decision, Refused> {
+        let own = self
+            .find_tenant(tenant.as_ref())?
+            .issuers
+            .get(&issuer.issuer);
+        if let Some(held) = own {
+            return same_or_conflict(held == issuer, Kind::Issuer, &issuer.issuer);
+        }
+        let is_known = |entry: &TenantEntry| entry.issuers.contains_key(&issuer.issuer);
+        if self.tenants().any(|(_, entry)| is_known(entry)) {
+            return same_or_conflict(false, Kind::Issuer, &issuer.issuer);
+        }
+        self.set_issuer(tenant, issuer)
     }
 
     fn remove_issuer(
@@ -175,6 +192,16 @@ impl Catalogue {
             scope: scope.clone(),
             limits: *limits,
         }))
+    }
+
+    fn tighten_quota(&self, tenant: &TenantId, limits: &QuotaLimits) -> Result<Decision, Refused> {
+        let scope = QuotaScope::Tenant;
+        let entry = self.find_tenant(tenant.as_ref())?;
+        let held = entry.quotas.get(&scope).unwrap_or_default();
+        if limits.and(held) != *limits {
+            return same_or_conflict(false, Kind::Quota, &scope.to_string());
+        }
+        self.set_quota(tenant, &scope, limits)
     }
 
     fn remove_quota(&self, tenant: &TenantId, scope: &QuotaScope) -> Result<Decision, Refused> {

@@ -38,9 +38,14 @@ impl TenantEntry {
             | Event::SessionRefreshed { .. }
             | Event::SessionEnded { .. }
             | Event::SessionsExpired { .. } => self.apply_session(event),
-            Event::Revoked { revocation, .. } => {
+            Event::Revoked {
+                revocation,
+                revocations,
+                ..
+            } => {
                 self.end_revoked(revocation);
                 self.revocations.add(revocation);
+                self.add_revocations(revocations);
             }
             Event::QuotaSet { scope, limits, .. } => self.quotas.set(scope, *limits),
             Event::QuotaRemoved { scope, .. } => self.quotas.remove(scope),

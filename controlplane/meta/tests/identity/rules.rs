@@ -2,18 +2,18 @@
 
 use felix_meta::audit;
 use felix_meta::limits::{
-    KEYS_PER_SERVICE_ACCOUNT_MAX, REVOCATION_PRUNE_SLACK_MS, SESSION_TOKEN_LIFE_MS_MAX,
-    SESSIONS_PER_PRINCIPAL_MAX, TOKEN_LIFE_MS_MAX,
+    KEYS_PER_SERVICE_ACCOUNT_MAX, REVOCATION_PRUNE_SLACK_MS, REVOCATIONS_PER_TENANT_MAX,
+    SESSION_TOKEN_LIFE_MS_MAX, SESSIONS_PER_PRINCIPAL_MAX, TOKEN_LIFE_MS_MAX,
 };
 use felix_meta::{
     AuditRecord, By, Command, Conflict, Decision, Event, Invalid, NamespaceSpec, QuotaLimits,
-    QuotaScope, Refused, RevokedKind,
+    QuotaScope, Refused, RevocationRecord, RevokedKind,
 };
 use felix_model::TimeMs;
 
 use super::common::{
-    ISSUER, account, digest, entry, grouping, issuer, n, open, policy, refresh, revoked, run,
-    service_key, session, state, verifying,
+    ISSUER, account, beginning, digest, entry, grouping, issuer, n, open, policy, refresh, revoked,
+    run, service_key, session, state, verifying,
 };
 
 #[test]
@@ -280,6 +280,28 @@ fn a_revocation_of_the_whole_tenant_stands_for_all_that_came_before() {
 }
 
 #[test]
+fn one_revocation_more_than_are_kept_takes_back_the_whole_tenant() {
+    let mut state = state();
+    let one = |id: usize| RevocationRecord {
+        kind: RevokedKind::Token,
+        id: id.to_string(),
+        not_before_ms: TimeMs(10),
+        reason: String::new(),
+        at_ms: TimeMs(10),
+    };
+    state.apply(&Event::Withheld {
+        tenant_id: Some(n("t")),
+        revocations: (0..REVOCATIONS_PER_TENANT_MAX).map(one).collect(),
+    });
+    let held = &state.tenant("t").unwrap().revocations;
+    assert_eq!(held.len(), REVOCATIONS_PER_TENANT_MAX);
+    run(&mut state, &revoke(RevokedKind::Token, "one more", 20));
+    let held = &state.tenant("t").unwrap().revocations;
+    assert_eq!(held.len(), 1, "it stands for all");
+    assert!(held.get(RevokedKind::Tenant, "t").is_some());
+}
+
+#[test]
 fn a_revocation_is_kept_until_no_token_can_be_older() {
     let mut state = state();
     run(&mut state, &revoke(RevokedKind::Principal, "p1", 1000));
@@ -340,6 +362,48 @@ fn the_smallest_quota_holds() {
 }
 
 #[test]
+fn a_quota_that_only_tightens_is_refused_where_it_would_loosen() {
+    let mut state = state();
+    let tighten = |connections| Command::TightenQuota {
+        tenant_id: n("t"),
+        limits: QuotaLimits {
+            connections: Some(connections),
+            ..QuotaLimits::default()
+        },
+    };
+    run(&mut state, &tighten(10));
+    run(&mut state, &tighten(9));
+    let nothing = Command::TightenQuota {
+        tenant_id: n("t"),
+        limits: QuotaLimits::default(),
+    };
+    for loosens in [tighten(10), nothing] {
+        let refused = state.decide(&loosens);
+        assert!(matches!(refused, Err(Refused::Conflict(_))), "{refused:?}");
+    }
+}
+
+#[test]
+fn an_issuer_that_is_only_added_takes_nobodys_place() {
+    let mut state = state();
+    for command in beginning("u") {
+        run(&mut state, &command);
+    }
+    let mut other_terms = issuer(ISSUER);
+    other_terms.jwks_url = Some("https://elsewhere.example/keys".into());
+    let only_u_has = issuer("https://only.example");
+    run(&mut state, &Command::SetIssuer(n("u"), only_u_has.clone()));
+    for taken in [other_terms, only_u_has] {
+        let refused = state.decide(&Command::AddIssuer(n("t"), taken));
+        assert!(matches!(refused, Err(Refused::Conflict(_))), "{refused:?}");
+    }
+    let again = Command::AddIssuer(n("t"), issuer(ISSUER));
+    assert_eq!(state.decide(&again), Ok(Decision::Unchanged));
+    let new = Command::AddIssuer(n("t"), issuer("https://new.example"));
+    run(&mut state, &new);
+}
+
+#[test]
 fn a_quota_that_means_nothing_is_refused() {
     let state = state();
     let refused = |scope, limits| {
@@ -391,6 +455,7 @@ fn bodies_about_identity_that_cannot_be_meant_are_refused() {
         Command::SetIssuer(n("t"), record)
     };
     assert!(invalid(set(|one| one.issuer.push('#'))));
+    assert!(invalid(set(|one| one.issuer.push_str("/|a"))));
     assert!(invalid(set(|one| one.audiences.clear())));
     assert!(invalid(set(|one| one.audiences = vec!["a".into(); 17])));
     assert!(invalid(set(|one| one.jwks_url = Some("\u{7}".into()))));

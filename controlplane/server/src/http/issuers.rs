@@ -49,13 +49,17 @@ pub(crate) async fn set(
     let caller = manager(&app, &ticket, &tenant)?;
     let tenant: TenantId = name("tenant_id", &tenant)?;
     let issuer: IssuerRecord = body.read()?;
+    let over_all = must_manage_the_cluster(&caller);
     if concerns_others(&app, &tenant, &issuer) {
-        must_manage_the_cluster(&caller)?;
+        over_all.clone()?;
     }
     check(&app, &issuer).await?;
-    app.authority
-        .submit(Command::SetIssuer(tenant, issuer))
-        .await?;
+    // What is known here may be behind, and others add issuers meanwhile: the command says what it must not touch.
+    let command = match over_all {
+        Ok(()) => Command::SetIssuer(tenant, issuer),
+        Err(_) => Command::AddIssuer(tenant, issuer),
+    };
+    app.authority.submit(command).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -164,17 +164,22 @@ async fn set(
     let limits: QuotaLimits = body.read()?;
     let scope = scope(())?;
     let tenant_id: TenantId = name("tenant_id", tenant)?;
-    if scope == QuotaScope::Tenant && reach != Reach::Installation {
+    let only_tightens = scope == QuotaScope::Tenant && reach != Reach::Installation;
+    if only_tightens {
         let held = app.authority.catalogue().effective(tenant, None, None);
         if limits.and(held) != limits {
             return Err(not_his());
         }
     }
     let answered = answer(tenant, &scope, limits);
-    let command = Command::SetQuota {
-        tenant_id,
-        scope,
-        limits,
+    // What is known here may be behind, so it is decided once more where it is written.
+    let command = match only_tightens {
+        true => Command::TightenQuota { tenant_id, limits },
+        false => Command::SetQuota {
+            tenant_id,
+            scope,
+            limits,
+        },
     };
     app.authority.submit(command).await?;
     Ok(Json(answered))
