@@ -719,10 +719,7 @@ fn consumers() -> TeamId {
 }
 
 fn partition(shard: u32) -> Partition {
-    Partition {
-        number: 1,
-        shard,
-    }
+    Partition { number: 1, shard }
 }
 
 fn topic_name() -> TopicName {
