@@ -35,10 +35,7 @@ impl Upstream {
     ///
     /// # Errors
     /// [`RootsRefused`] names the file.
-    pub(crate) fn read(
-        config: &Config,
-        near: Option<Arc<dyn Near>>,
-    ) -> Result<Self, RootsRefused> {
+    pub(crate) fn read(config: &Config, near: Option<Arc<dyn Near>>) -> Result<Self, RootsRefused> {
         let roots = |path: Option<&Path>| {
             path.map(|path| {
                 std::fs::read(path).map_err(|source| RootsRefused {
@@ -103,7 +100,11 @@ impl Upstream {
     /// # Errors
     /// [`BadEndpoint`] when the address or the roots cannot be used.
     pub(crate) fn try_control(&self, token: TokenSource) -> Result<ControlPlane, BadEndpoint> {
-        match self.broker_ca.as_ref().filter(|_| self.controlplane_url.starts_with("https:")) {
+        match self
+            .broker_ca
+            .as_ref()
+            .filter(|_| self.controlplane_url.starts_with("https:"))
+        {
             Some(roots) => ControlPlane::trusting(&self.controlplane_url, token, roots),
             None => ControlPlane::new(&self.controlplane_url, token),
         }

@@ -36,12 +36,7 @@ impl<K> Default for Slots<K> {
 
 impl<K: Eq + Hash + Clone> Slots<K> {
     /// A place for this key, if there is one.
-    pub fn take(
-        self: &Arc<Self>,
-        key: K,
-        total_max: usize,
-        per_key_max: usize,
-    ) -> Option<Slot<K>> {
+    pub fn take(self: &Arc<Self>, key: K, total_max: usize, per_key_max: usize) -> Option<Slot<K>> {
         let mut open = self.lock();
         let here = open.by_key.get(&key).copied().unwrap_or(0);
         if open.total >= total_max || here >= per_key_max {

@@ -102,7 +102,10 @@ pub async fn run(load: &Load) -> Result<Measured, NotMeasured> {
     let idle = arrive(load, &board, load.idle, 16).await?;
     let after = resident(load.pid)?;
     let bytes_per_idle = after.saturating_sub(before) / load.idle.max(1) as u64;
-    println!("{} idle browsers: {before} -> {after} bytes resident", load.idle);
+    println!(
+        "{} idle browsers: {before} -> {after} bytes resident",
+        load.idle
+    );
     drop((warm, idle));
     let delays = Arc::new(Delays {
         buckets: (0..BUCKETS).map(|_| AtomicU32::new(0)).collect(),
@@ -148,7 +151,11 @@ pub async fn run(load: &Load) -> Result<Measured, NotMeasured> {
 
 impl Delays {
     fn below(&self, share: f64) -> Duration {
-        let total: u64 = self.buckets.iter().map(|one| u64::from(one.load(Ordering::Relaxed))).sum();
+        let total: u64 = self
+            .buckets
+            .iter()
+            .map(|one| u64::from(one.load(Ordering::Relaxed)))
+            .sum();
         let wanted = (total as f64 * share).ceil() as u64;
         let mut seen = 0;
         let place = self.buckets.iter().position(|one| {
@@ -160,7 +167,8 @@ impl Delays {
 
     fn record(&self, sent_nanos: u64) {
         let now = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let place = Duration::from_nanos(now.saturating_sub(sent_nanos)).as_micros() / BUCKET.as_micros();
+        let place =
+            Duration::from_nanos(now.saturating_sub(sent_nanos)).as_micros() / BUCKET.as_micros();
         let place = usize::try_from(place).unwrap_or(BUCKETS).min(BUCKETS - 1);
         if let Some(bucket) = self.buckets.get(place) {
             bucket.fetch_add(1, Ordering::Relaxed);
@@ -240,7 +248,9 @@ fn resident(pid: u32) -> io::Result<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
     let kilobytes: Option<u64> = kilobytes.and_then(|text| text.trim().parse().ok());
-    kilobytes.map(|kilobytes| kilobytes * 1024).ok_or_else(|| io::Error::other("no VmRSS"))
+    kilobytes
+        .map(|kilobytes| kilobytes * 1024)
+        .ok_or_else(|| io::Error::other("no VmRSS"))
 }
 
 /// One WebSocket.
@@ -254,7 +264,8 @@ impl Browser {
     /// Connects from one of many addresses of this machine, and joins.
     async fn join(load: &Load, board: &str, number: usize) -> Result<Self, NotMeasured> {
         let socket = TcpSocket::new_v4()?;
-        let host = u32::from(Ipv4Addr::new(127, 1, 0, 1)) + u32::try_from(number / 200).unwrap_or(0);
+        let host =
+            u32::from(Ipv4Addr::new(127, 1, 0, 1)) + u32::try_from(number / 200).unwrap_or(0);
         socket.bind(SocketAddr::new(IpAddr::V4(Ipv4Addr::from(host)), 0))?;
         let stream = socket.connect(load.gateway).await?;
         stream.set_nodelay(true)?;
@@ -280,7 +291,10 @@ impl Browser {
 
     async fn upgraded(&mut self) -> Result<(), NotMeasured> {
         loop {
-            let end = self.received.windows(4).position(|four| four == b"\r\n\r\n");
+            let end = self
+                .received
+                .windows(4)
+                .position(|four| four == b"\r\n\r\n");
             if let Some(end) = end {
                 let head = self.received.split_to(end + 4);
                 if head.starts_with(b"HTTP/1.1 101") {
@@ -311,7 +325,11 @@ impl Browser {
                         let text = String::from_utf8_lossy(&payload).into_owned();
                         let prefix = format!(r#"{{"type":"{wanted}""#);
                         let found = text.starts_with(&prefix) || text.contains(&prefix[1..]);
-                        return if found { Ok(()) } else { Err(NotMeasured::Answer(text)) };
+                        return if found {
+                            Ok(())
+                        } else {
+                            Err(NotMeasured::Answer(text))
+                        };
                     }
                     2 => {}
                     other => return Err(NotMeasured::Answer(format!("a frame of kind {other}"))),

@@ -140,7 +140,9 @@ async fn stopped_reader(phase: Duration) -> Result<(), String> {
 }
 
 async fn browsers(load: browsers::Load) -> Result<(), String> {
-    let measured = browsers::run(&load).await.map_err(|error| error.to_string())?;
+    let measured = browsers::run(&load)
+        .await
+        .map_err(|error| error.to_string())?;
     let [half, most, longest] = measured.delays.map(|delay| delay.as_secs_f64() * 1_000.0);
     println!("{} bytes for each idle browser", measured.bytes_per_idle);
     println!(

@@ -154,9 +154,7 @@ impl Keys<'_> {
     /// a prefix, the short prefix for keys that are listed by name and the long one for the others.
     fn variable(&self, key: &str) -> Option<String> {
         let paired = self.strings.windows(2).find_map(|two| match two {
-            [variable, paired] if *paired == key && is_variable(variable) => {
-                Some(*variable)
-            }
+            [variable, paired] if *paired == key && is_variable(variable) => Some(*variable),
             _ => None,
         });
         if let Some(variable) = paired.filter(|variable| !variable.ends_with('_')) {
