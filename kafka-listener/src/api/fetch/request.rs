@@ -64,7 +64,7 @@ impl Request {
             (0, -1)
         };
         let mut wanted = Vec::new();
-        for _ in 0..reader.count(flexible, 5)? {
+        for _ in 0..reader.count(flexible, 3)? {
             read_topic(version, flexible, &mut reader, &mut wanted)?;
         }
         let forgotten = if version >= 7 {
@@ -137,7 +137,7 @@ fn read_forgotten(
     reader: &mut Reader,
 ) -> Result<Vec<Place>, Malformed> {
     let mut forgotten = Vec::new();
-    for _ in 0..reader.count(flexible, 5)? {
+    for _ in 0..reader.count(flexible, 3)? {
         let topic = read_key(version, flexible, reader)?;
         for _ in 0..reader.count(flexible, 4)? {
             forgotten.push(Place {

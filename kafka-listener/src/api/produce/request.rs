@@ -46,7 +46,8 @@ impl Request {
         let mut reader = Reader::new(body);
         let transactional = version >= 3 && reader.nullable_text(flexible)?.is_some();
         let (acks, timeout_ms) = (reader.i16()?, reader.i32()?);
-        let count = reader.count(flexible, 5)?;
+        // The shortest topic has an empty name, no partition and no tags.
+        let count = reader.count(flexible, 3)?;
         let mut topics = Vec::with_capacity(count);
         for _ in 0..count {
             let key = if version >= 13 {
