@@ -76,12 +76,10 @@ impl<'a> From<&'a Permission> for Grant<'a> {
 }
 
 fn fits(action: Action, object: Shape<'_>) -> Result<(), BadPermission> {
-    match object {
-        Shape::CacheKey { .. } if !action.takes_keys() => {
-            Err(BadPermission::KeyForAction { action })
-        }
-        _ => Ok(()),
+    if matches!(object, Shape::CacheKey { .. }) && !action.takes_keys() {
+        return Err(BadPermission::KeyForAction { action });
     }
+    Ok(())
 }
 
 impl FromStr for Permission {

@@ -32,59 +32,63 @@ pub(super) fn rules(grants: &[Grant<'_>], texts: &mut TextsDraft) -> Rules {
 }
 
 const fn node(shape: Shape<'_>) -> Option<Name<'_>> {
-    match shape {
-        Shape::Node(node) => Some(Name::Exact(node)),
-        _ => None,
-    }
+    let Shape::Node(node) = shape else {
+        return None;
+    };
+    Some(Name::Exact(node))
 }
 
 const fn namespace(shape: Shape<'_>) -> Option<Name<'_>> {
-    match shape {
-        Shape::Namespace { namespace, .. } => Some(namespace),
-        _ => None,
-    }
+    let Shape::Namespace { namespace, .. } = shape else {
+        return None;
+    };
+    Some(namespace)
 }
 
 const fn stream(shape: Shape<'_>) -> Option<(Name<'_>, Name<'_>)> {
-    match shape {
-        Shape::Stream {
-            namespace, stream, ..
-        } => Some((namespace, stream)),
-        _ => None,
-    }
+    let Shape::Stream {
+        namespace, stream, ..
+    } = shape
+    else {
+        return None;
+    };
+    Some((namespace, stream))
 }
 
 const fn cache(shape: Shape<'_>) -> Option<(Name<'_>, Name<'_>)> {
-    match shape {
-        Shape::Cache {
-            namespace, cache, ..
-        } => Some((namespace, cache)),
-        _ => None,
-    }
+    let Shape::Cache {
+        namespace, cache, ..
+    } = shape
+    else {
+        return None;
+    };
+    Some((namespace, cache))
 }
 
 const fn key(shape: Shape<'_>) -> Option<(&str, (&str, Name<'_>))> {
-    match shape {
-        Shape::CacheKey {
-            namespace,
-            cache,
-            key,
-            ..
-        } => Some((namespace, (cache, key))),
-        _ => None,
-    }
+    let Shape::CacheKey {
+        namespace,
+        cache,
+        key,
+        ..
+    } = shape
+    else {
+        return None;
+    };
+    Some((namespace, (cache, key)))
 }
 
 const fn group(shape: Shape<'_>) -> Option<(Name<'_>, (Name<'_>, Name<'_>))> {
-    match shape {
-        Shape::Group {
-            namespace,
-            stream,
-            group,
-            ..
-        } => Some((namespace, (stream, group))),
-        _ => None,
-    }
+    let Shape::Group {
+        namespace,
+        stream,
+        group,
+        ..
+    } = shape
+    else {
+        return None;
+    };
+    Some((namespace, (stream, group)))
 }
 
 /// Sorted names; all of them sort before prefixes, and these before exact ones.

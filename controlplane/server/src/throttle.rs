@@ -72,10 +72,10 @@ pub(crate) struct Throttle {
 impl Throttle {
     /// Lets somebody from this address be looked at, after a while if his place has failed too often.
     pub(crate) async fn pass(&self, from: IpAddr) -> Result<(), TurnedAway> {
-        let Some(wait) = self.reserve(from, Instant::now())? else {
+        let Some((wait, place)) = self.reserve(from, Instant::now())? else {
             return Ok(());
         };
-        let _waiting = Waiting(self, from);
+        let _waiting = Waiting(self, place);
         tokio::time::sleep(wait).await;
         Ok(())
     }
@@ -83,12 +83,12 @@ impl Throttle {
     /// Counts a failure.
     pub(crate) fn failed(&self, from: IpAddr) {
         let now = Instant::now();
-        self.with(from, now, |account| account.left -= 1.0);
+        self.with(from, now, |_, account| account.left -= 1.0);
     }
 
-    /// How long to wait; [`None`] for not at all. Who waits must say so when he is done.
-    fn reserve(&self, from: IpAddr, now: Instant) -> Result<Option<Duration>, TurnedAway> {
-        self.with(from, now, |account| {
+    /// How long to wait and in whose account; [`None`] for not at all. Who waits must say so when he is done.
+    fn reserve(&self, from: IpAddr, now: Instant) -> Result<Option<(Duration, Place)>, TurnedAway> {
+        self.with(from, now, |place, account| {
             if account.left > 0.0 {
                 return Ok(None);
             }
@@ -97,11 +97,11 @@ impl Throttle {
             }
             account.waiting += 1;
             let turn = f64::from(account.waiting) / AUTH_FAILURES_PER_SECOND;
-            Ok(Some(Duration::from_secs_f64(turn)))
+            Ok(Some((Duration::from_secs_f64(turn), place)))
         })
     }
 
-    fn with<T>(&self, from: IpAddr, now: Instant, act: impl FnOnce(&mut Account) -> T) -> T {
+    fn with<T>(&self, from: IpAddr, now: Instant, act: impl FnOnce(Place, &mut Account) -> T) -> T {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let mut place = Place::from(from);
         if places.len() >= AUTH_PLACES_MAX && !places.contains_key(&place) {
@@ -115,18 +115,25 @@ impl Throttle {
         }
         let account = places.entry(place).or_insert_with(|| Account::full(now));
         account.refill(now);
-        act(account)
+        act(place, account)
+    }
+
+    /// Somebody waits no longer. Which account an address has may have changed meanwhile, so the one he was counted in
+    /// is named; it is there as long as somebody waits in it.
+    fn done(&self, place: Place) {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(account) = places.get_mut(&place) {
+            account.waiting = account.waiting.saturating_sub(1);
+        }
     }
 }
 
 /// Somebody who waits, until it is dropped.
-struct Waiting<'a>(&'a Throttle, IpAddr);
+struct Waiting<'a>(&'a Throttle, Place);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.with(self.1, Instant::now(), |account| {
-            account.waiting = account.waiting.saturating_sub(1);
-        });
+        self.0.done(self.1);
     }
 }
 
@@ -140,7 +147,7 @@ mod tests {
         let (here, there) = (ip("192.0.2.1"), ip("192.0.2.2"));
         for _ in 0..AUTH_FAILURES_AT_ONCE as usize {
             assert_eq!(throttle.reserve(here, now), Ok(None));
-            throttle.with(here, now, |account| account.left -= 1.0);
+            throttle.with(here, now, |_, account| account.left -= 1.0);
         }
         for _ in 0..AUTH_WAITING_MAX {
             assert!(matches!(throttle.reserve(here, now), Ok(Some(_))));
@@ -164,10 +171,34 @@ mod tests {
         let (throttle, now) = (Throttle::default(), Instant::now());
         for n in 0..2 * AUTH_PLACES_MAX as u32 {
             let from = IpAddr::from(n.to_be_bytes());
-            throttle.with(from, now, |account| account.left -= 1.0);
+            throttle.with(from, now, |_, account| account.left -= 1.0);
         }
         let places = throttle.places.lock().unwrap().len();
         assert_eq!(places, AUTH_PLACES_MAX + 1);
+    }
+
+    #[test]
+    fn who_waited_in_the_shared_account_leaves_it_although_there_is_room_by_then() {
+        let (throttle, now) = (Throttle::default(), Instant::now());
+        for n in 0..AUTH_PLACES_MAX as u32 {
+            let from = IpAddr::from(n.to_be_bytes());
+            throttle.with(from, now, |_, account| account.left -= 1.0);
+        }
+        let late = ip("203.0.113.9");
+        throttle.with(late, now, |_, account| account.left = 0.0);
+        let Ok(Some((_, place))) = throttle.reserve(late, now) else {
+            panic!("it does not wait");
+        };
+        assert_eq!(place, Place::Elsewhere);
+        throttle
+            .places
+            .lock()
+            .unwrap()
+            .remove(&Place::V4([0, 0, 0, 0]));
+        throttle.done(place);
+        let places = throttle.places.lock().unwrap();
+        assert_eq!(places[&Place::Elsewhere].waiting, 0);
+        assert!(!places.contains_key(&Place::from(late)));
     }
 
     fn ip(text: &str) -> IpAddr {

@@ -1,13 +1,13 @@
 //! The bootstrap listener: day zero, and tokens for development.
 
+use axum::Router;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::HeaderMap;
 use axum::routing::post;
-use axum::{Json, Router};
 use felix_meta::http::{DevTokenSpec, InitializeAnswer, TokenAnswer};
 use sha2::{Digest, Sha256};
 
-use super::body::{Raw, name};
+use super::body::{Raw, Unkept, name};
 use super::error::Refusal;
 use super::tokens;
 use crate::app::App;
@@ -49,7 +49,7 @@ async fn initialize(
     Path(tenant): Path<String>,
     headers: HeaderMap,
     body: Raw,
-) -> Result<Json<InitializeAnswer>, Refusal> {
+) -> Result<Unkept<InitializeAnswer>, Refusal> {
     let outcome = async {
         must_know_the_token(&app, &headers)?;
         let tenant = name("tenant_id", &tenant)?;
@@ -64,7 +64,7 @@ async fn dev_token(
     Path(tenant): Path<String>,
     headers: HeaderMap,
     body: Raw,
-) -> Result<Json<TokenAnswer>, Refusal> {
+) -> Result<Unkept<TokenAnswer>, Refusal> {
     let outcome = async {
         must_know_the_token(&app, &headers)?;
         if !app.config.bootstrap_dev_tokens {
@@ -88,12 +88,12 @@ fn counted<T>(
     app: &App,
     done: &'static str,
     outcome: Result<T, Refusal>,
-) -> Result<Json<T>, Refusal> {
+) -> Result<Unkept<T>, Refusal> {
     match &outcome {
         Ok(_) => app.stats.bootstrap("ok", done),
         Err(refusal) => app.stats.bootstrap("refused", refusal.code),
     }
-    outcome.map(Json)
+    outcome.map(Unkept)
 }
 
 fn must_know_the_token(app: &App, headers: &HeaderMap) -> Result<(), Refusal> {

@@ -3,7 +3,6 @@
 //! A broker signs in as `node:{id}`: it gets a short-lived token and a refresh token, and renews both by itself with
 //! `token/refresh` from then on, so no long-lived token lies on its disk.
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use felix_auth::{Action, Audience, Resource};
@@ -11,7 +10,7 @@ use felix_meta::http::{DevTokenSpec, TokenAnswer};
 use felix_meta::{Command, Policy};
 use felix_model::NodeId;
 
-use super::body::name;
+use super::body::{Unkept, name};
 use super::caller::Ticket;
 use super::error::Refusal;
 use super::tokens::dev_session;
@@ -26,7 +25,7 @@ pub(crate) async fn credential(
     State(app): State<App>,
     Path(node): Path<String>,
     ticket: Ticket,
-) -> Result<(StatusCode, Json<TokenAnswer>), Refusal> {
+) -> Result<(StatusCode, Unkept<TokenAnswer>), Refusal> {
     let caller = app.caller(&ticket)?;
     if !caller.may(Action::NodeManage, &Resource::Cluster) {
         caller.must(Action::NodeManage, &Resource::Node(&node))?;
@@ -54,5 +53,5 @@ pub(crate) async fn credential(
         ..DevTokenSpec::default()
     };
     let credential = dev_session(&app, tenant, &spec).await?;
-    Ok((StatusCode::CREATED, Json(credential)))
+    Ok((StatusCode::CREATED, Unkept(credential)))
 }

@@ -3,6 +3,8 @@
 //! Nobody gives what lies outside his own scope: a rule's object must lie within it, and so must every rule of a role
 //! that is given. The installation and its nodes lie in nobody's scope; rules over them are written at bootstrap only.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -100,15 +102,19 @@ pub(crate) async fn groupings(
         .tenant(&tenant)
         .into_iter()
         .flat_map(|entry| entry.groupings.iter());
+    // A role is given many times, and what it brings is found by walking through all rules.
+    let mut within: BTreeMap<&str, bool> = BTreeMap::new();
     let visible = all
         .filter(|grouping| {
-            role_is_within(
-                &catalogue,
-                &caller,
-                Action::RbacView,
-                &tenant,
-                &grouping.role,
-            )
+            *within.entry(&grouping.role).or_insert_with(|| {
+                role_is_within(
+                    &catalogue,
+                    &caller,
+                    Action::RbacView,
+                    &tenant,
+                    &grouping.role,
+                )
+            })
         })
         .map(|grouping| (key(&[&grouping.user, &grouping.role]), grouping.clone()));
     listing(&paging, visible)

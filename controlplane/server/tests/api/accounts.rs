@@ -1,6 +1,8 @@
 //! Service accounts, and the providers a tenant trusts.
 
-use felix_auth::Audience;
+use felix_auth::{Audience, RefreshToken, Secret};
+use felix_meta::{Command, ServiceKey, SessionAsk, SessionRecord};
+use felix_model::TimeMs;
 use serde_json::{Value, json};
 
 use crate::common::{self, Answer, World};
@@ -96,6 +98,63 @@ async fn a_key_that_is_not_good_has_one_answer_whatever_is_wrong_with_it() {
     );
     assert_eq!(world.delete(&account).await.status, 204);
     assert_eq!(world.get(&account).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_session_of_an_account_does_not_outlive_the_last_of_its_keys() {
+    let login = Login::new().await;
+    login.world.post(ACCOUNTS, &json!({"name": "ingest"})).await;
+    login.give("sa:ingest", "role:writer").await;
+    let authority = login.world.plane.authority();
+    let ran_out = ServiceKey {
+        key_id: "old".into(),
+        secret_sha256: "ab".repeat(32),
+        created_at_ms: TimeMs(1),
+        expires_at_ms: Some(TimeMs(2)),
+    };
+    let add = Command::AddServiceKey {
+        tenant_id: common::tenant("acme"),
+        name: "ingest".into(),
+        key: ran_out,
+    };
+    authority.submit(add).await.unwrap();
+    let opened = || async {
+        let refresh = RefreshToken {
+            session_id: felix_auth::random_id().unwrap(),
+            generation: 0,
+            secret: Secret::generate().unwrap(),
+        };
+        let open = Command::OpenSession {
+            tenant_id: common::tenant("acme"),
+            session: session_of_the_account(&refresh),
+            principal: None,
+        };
+        authority.submit(open).await.unwrap();
+        refresh.to_text()
+    };
+    assert_eq!(login.refresh(&opened().await).await.status, 403);
+    new_key(&login.world, &json!({})).await;
+    assert_eq!(login.refresh(&opened().await).await.status, 200);
+}
+
+fn session_of_the_account(refresh: &RefreshToken) -> SessionRecord {
+    let at = TimeMs(now() * 1000);
+    SessionRecord {
+        session_id: refresh.session_id.clone(),
+        principal_id: "sa:ingest".into(),
+        issuer: None,
+        service_account: Some("ingest".into()),
+        groups: vec![],
+        audience: "felix-broker".into(),
+        ask: SessionAsk::default(),
+        may_act: None,
+        created_at_ms: at,
+        refreshed_at_ms: at,
+        expires_at_ms: TimeMs(at.0 + 600_000),
+        generation: refresh.generation,
+        secret_sha256: refresh.secret.digest(),
+        from: String::new(),
+    }
 }
 
 #[tokio::test]

@@ -97,7 +97,10 @@ async fn who_may_not_act_is_refused() {
     none["permissions"] = json!([]);
     let mut foreign = body(&stage.subject);
     foreign["permissions"] = json!(["stream.publish:stream:ops/ns/*"]);
+    let mut many = body(&stage.subject);
+    many["permissions"] = json!(vec!["stream.publish:stream:acme/ns/room.1"; 1025]);
     for (caller, body, status, words) in [
+        (&stage.gateway, many, 400, "1024"),
         (&other, body(&stage.subject), 403, "another actor"),
         (&stage.gateway, body(&plain["felix_token"]), 403, "no actor"),
         (

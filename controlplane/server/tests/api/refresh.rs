@@ -1,10 +1,12 @@
 //! Sessions: how they go on and end.
 
 use felix_auth::oidc::principal_id;
+use felix_meta::{Command, RevokedKind};
+use felix_model::TimeMs;
 use serde_json::{Value, json};
 
-use crate::common::Answer;
-use crate::login::Login;
+use crate::common::{Answer, tenant};
+use crate::login::{Login, now};
 
 #[tokio::test]
 async fn a_refresh_token_is_good_once_and_using_it_twice_ends_the_session_for_both() {
@@ -95,6 +97,27 @@ async fn every_refusal_of_a_refresh_token_is_the_same() {
         )
         .await;
     assert_eq!(malformed.status, 400);
+}
+
+#[tokio::test]
+async fn a_revocation_by_a_clock_that_is_ahead_delays_a_session_and_does_not_end_it() {
+    let login = Login::new().await;
+    let token = login.sign_in(&json!({})).await;
+    let revoke = Command::Revoke {
+        tenant_id: tenant("acme"),
+        kind: RevokedKind::Role,
+        id: "role:writer".into(),
+        not_before_ms: TimeMs((now() + 50) * 1000),
+        reason: "a rule was removed elsewhere".into(),
+        now_ms: TimeMs(now() * 1000),
+    };
+    login.world.plane.authority().submit(revoke).await.unwrap();
+    let later = login
+        .refresh(token["refresh_token"].as_str().unwrap())
+        .await;
+    assert_eq!((later.status, later.code()), (503, "unavailable"));
+    let sessions = login.world.get("/v1/tenants/acme/sessions").await.body;
+    assert_eq!(sessions["items"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]

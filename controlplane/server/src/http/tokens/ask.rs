@@ -6,6 +6,7 @@ use std::str::FromStr;
 use felix_auth::{Action, Ask, Audience, Held, NarrowRefused, Permission, expand, narrow};
 use felix_meta::SessionAsk;
 use felix_meta::http::ExchangeSpec;
+use felix_meta::limits::SESSION_ITEMS_MAX;
 
 use crate::http::error::Refusal;
 
@@ -97,10 +98,18 @@ pub(super) fn read_audience(text: Option<&str>) -> Result<Audience, Refusal> {
     })
 }
 
+/// Reads a list of a body, of as many items as a session may keep: each is held against every grant.
 pub(super) fn all<T: FromStr<Err: Display>>(
     field: &str,
     texts: &[String],
 ) -> Result<Vec<T>, Refusal> {
+    if texts.len() > SESSION_ITEMS_MAX {
+        let message = format!(
+            "`{field}` has {} items, more than {SESSION_ITEMS_MAX}",
+            texts.len()
+        );
+        return Err(Refusal::invalid(message));
+    }
     texts
         .iter()
         .map(|text| {

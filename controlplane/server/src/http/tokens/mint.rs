@@ -113,8 +113,9 @@ pub(super) fn sign(app: &App, entry: &TenantEntry, mut claims: Claims) -> Result
     if good_from > claims.issued_at {
         let ahead = good_from - claims.issued_at;
         if ahead > LEEWAY_SECONDS || good_from >= claims.expires_at {
+            // Another instance's clock is ahead. That says nothing of who asks, so it must not end his session.
             let message = format!("revoked; tokens are issued again in {ahead} s");
-            return Err(Refusal::forbidden(message));
+            return Err(Refusal::unavailable(message));
         }
         claims.issued_at = good_from;
     }

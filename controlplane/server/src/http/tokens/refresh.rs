@@ -9,8 +9,8 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use felix_auth::{RefreshToken, Secret};
 use felix_meta::http::{RefreshSpec, RevokeTokenSpec, TokenAnswer};
-use felix_meta::{Command, Event, SessionRecord, TenantEntry};
-use felix_model::TenantId;
+use felix_meta::{Command, Event, ServiceKey, SessionRecord, TenantEntry};
+use felix_model::{TenantId, TimeMs};
 
 use super::ask::{Wanted, read_audience};
 use super::mint::{Holder, Terms, mint_again, mint_for};
@@ -136,7 +136,8 @@ async fn go_on(app: &App, found: &Found) -> Result<TokenAnswer, Refusal> {
         entry,
         session,
     } = found;
-    if !is_vouched_for(entry, session) {
+    let at = now();
+    if !is_vouched_for(entry, session, at) {
         end(app, found, "nobody vouches for it any more").await?;
         return Err(ended());
     }
@@ -146,7 +147,6 @@ async fn go_on(app: &App, found: &Found) -> Result<TokenAnswer, Refusal> {
         issuer: session.issuer.clone(),
     };
     let wanted = Wanted::read(Some(&session.audience), &session.ask)?;
-    let at = now();
     let life = app.config.exchange_token_ttl_seconds;
     let terms = Terms {
         session: Some(&session.session_id),
@@ -200,15 +200,19 @@ async fn go_on(app: &App, found: &Found) -> Result<TokenAnswer, Refusal> {
     })
 }
 
-/// Whether who vouched when the session began would still do so.
-fn is_vouched_for(entry: &TenantEntry, session: &SessionRecord) -> bool {
+/// Whether who vouched when the session began would still do so. An account whose keys have all run out has nobody who
+/// could sign in as it, so what was begun with them does not go on either.
+fn is_vouched_for(entry: &TenantEntry, session: &SessionRecord, now: TimeMs) -> bool {
     let issuer = session
         .issuer
         .as_ref()
         .is_none_or(|issuer| entry.issuers.contains_key(issuer));
     let account = session.service_account.as_ref().is_none_or(|name| {
         let account = entry.service_accounts.get(name);
-        account.is_some_and(|account| !account.disabled)
+        account.is_some_and(|account| {
+            let good = |key: &ServiceKey| key.expires_at_ms.is_none_or(|expires| now < expires);
+            !account.disabled && account.keys.iter().any(good)
+        })
     });
     issuer && account
 }
