@@ -434,7 +434,9 @@ mod tests {
         let (claimed, given) = (compile(&texts), Permissions::compile("t", parsed));
         assert_eq!(claimed.grants(), given.grants());
         assert_eq!(claimed.grants().len(), 4);
-        assert_eq!(claimed.clone().grants(), given.clone().grants());
+        let (copied, too) = (claimed.clone(), given.clone());
+        assert_eq!(copied.grants(), too.grants());
+        assert_eq!(claimed.grants(), given.grants());
     }
 
     #[test]

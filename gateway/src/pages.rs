@@ -15,7 +15,9 @@ pub struct Page {
 
 /// Files by their path below the gateway's address, without a leading slash; `index.html` answers `/`.
 #[derive(Clone)]
-pub struct Pages(Arc<dyn Fn(&str) -> Option<Page> + Send + Sync>);
+pub struct Pages(Arc<Find>);
+
+type Find = dyn Fn(&str) -> Option<Page> + Send + Sync;
 
 impl Pages {
     /// Files that `find` knows.

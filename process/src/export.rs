@@ -48,7 +48,6 @@ impl Export {
     }
 
     /// The counter of this name, at zero. A counter that was never touched would not be shown; alerts need the zero.
-    #[must_use]
     pub fn counter(&self, name: &'static str) -> Counter {
         let key = Key::from_static_name(name);
         let counter = self.recorder.register_counter(&key, &METADATA);
@@ -57,14 +56,12 @@ impl Export {
     }
 
     /// The gauge of this name.
-    #[must_use]
     pub fn gauge(&self, name: &'static str) -> Gauge {
         let key = Key::from_static_name(name);
         self.recorder.register_gauge(&key, &METADATA)
     }
 
     /// The histogram of this name.
-    #[must_use]
     pub fn histogram(&self, name: &'static str) -> Histogram {
         let key = Key::from_static_name(name);
         self.recorder.register_histogram(&key, &METADATA)

@@ -163,24 +163,24 @@ mod tests {
             prop_assert!(after == before || after.0 == shards);
         }
     }
-}
 
-proptest! {
-    #[test]
-    fn a_batch_that_is_given_the_time_of_its_append_is_whole_and_says_so(
-        values in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..20),
-        now_ms in 0..i64::MAX / 2,
-    ) {
-        let mut builder = BatchBuilder::new(BatchOptions::default());
-        for value in &values {
-            builder.push(7, None, Some(value), &[]).unwrap();
-        }
-        let mut batch = builder.finish().unwrap();
-        felix_model::set_append_time(&mut batch, now_ms);
-        let header = verify(&batch).unwrap();
-        prop_assert_eq!(header.timestamp_type(), TimestampType::Append);
-        for record in Records::new(&batch.freeze()).unwrap() {
-            prop_assert_eq!(record.unwrap().timestamp_ms, now_ms);
+    proptest! {
+        #[test]
+        fn a_batch_that_is_given_the_time_of_its_append_is_whole_and_says_so(
+            values in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..20),
+            now_ms in 0..i64::MAX / 2,
+        ) {
+            let mut builder = BatchBuilder::new(BatchOptions::default());
+            for value in &values {
+                builder.push(7, None, Some(value), &[]).unwrap();
+            }
+            let mut batch = builder.finish().unwrap();
+            felix_model::set_append_time(&mut batch, now_ms);
+            let header = verify(&batch).unwrap();
+            prop_assert_eq!(header.timestamp_type(), TimestampType::Append);
+            for record in Records::new(&batch.freeze()).unwrap() {
+                prop_assert_eq!(record.unwrap().timestamp_ms, now_ms);
+            }
         }
     }
 }

@@ -186,7 +186,7 @@ fn a_prefix_stays_while_there_are_rooms_and_other_settings_may_change() {
         prefix: "desk-".into(),
         ..spec(2)
     };
-    let refused = state.decide(&set(moved.clone()));
+    let refused = state.decide(&set(moved));
     let rooms = Conflict::RoomsExist {
         template: "board".into(),
         rooms: 1,

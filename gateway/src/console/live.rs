@@ -173,7 +173,7 @@ impl<T: Serialize> View<T> {
                     items.push(item);
                     self.places.extend(at);
                 }
-                other => {
+                other @ (Told::At(..) | Told::Lost(_) | Told::End(_)) => {
                     self.waiting.push_front(other);
                     break;
                 }

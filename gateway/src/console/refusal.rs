@@ -161,18 +161,10 @@ impl From<CallFailed> for Refusal {
         if let CallFailed::Connect(ConnectFailed::Refused(refused)) = &failed {
             return Self::signed_out(&refused.message);
         }
-        let number = match &failed {
-            CallFailed::Refused(refused) => refused.number,
-            CallFailed::Connect(_)
-            | CallFailed::NotSent { .. }
-            | CallFailed::Unanswered { .. }
-            | CallFailed::Unsupported { .. }
-            | CallFailed::Protocol { .. }
-            | _ => None,
-        };
-        let message = match &failed {
-            CallFailed::Refused(refused) => refused.message.clone(),
-            other => other.to_string(),
+        let (number, message) = if let CallFailed::Refused(refused) = &failed {
+            (refused.number, refused.message.clone())
+        } else {
+            (None, failed.to_string())
         };
         Self::of_client(failed.code(), failed.retry(), message).with_number(number)
     }

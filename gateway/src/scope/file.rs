@@ -281,6 +281,10 @@ fn actions<const N: usize>(
     Ok(listed)
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "what is there is refused, and gone"
+)]
 fn absent<T>(at: &str, key: &str, value: Option<T>, kind: &str) -> Result<(), ScopeRefused> {
     require(value.is_none(), format!("{at}.{key}"), || {
         format!("{kind} have no such key")

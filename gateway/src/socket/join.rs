@@ -199,6 +199,10 @@ pub(super) fn presented(caller: Caller, token: Option<String>) -> Result<Present
     }
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "it is the argument of map_err"
+)]
 pub(super) fn refused(refused: Refused) -> Fault {
     let code = match &refused {
         Refused::SignedOut(_) => Code::SignedOut,

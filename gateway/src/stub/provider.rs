@@ -119,11 +119,10 @@ impl Provider {
             "preferred_username": subject,
         });
         for (key, value) in claims.as_object().into_iter().flatten() {
-            match value {
-                Value::Null => {
-                    body.as_object_mut().unwrap().remove(key);
-                }
-                value => body[key] = value.clone(),
+            if value.is_null() {
+                body.as_object_mut().unwrap().remove(key);
+            } else {
+                body[key] = value.clone();
             }
         }
         let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());

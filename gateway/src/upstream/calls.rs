@@ -130,6 +130,10 @@ impl Calls {
         }
     }
 
+    #[expect(
+        clippy::async_yields_async,
+        reason = "it begins in turn and is answered later"
+    )]
     fn publish(&mut self, place: usize, payload: Bytes, (ack, id): (bool, u64)) -> Beginning {
         let (publisher, payload, alias) = match self.publisher(place, payload) {
             Ok(prepared) => prepared,
@@ -169,6 +173,10 @@ impl Calls {
         Ok((publisher, payload, alias))
     }
 
+    #[expect(
+        clippy::async_yields_async,
+        reason = "it begins in turn and is answered later"
+    )]
     fn add(&self, place: usize, key: String, delta: i64, id: u64) -> Beginning {
         let counter = match self.counter(place) {
             Ok(counter) => counter,
@@ -232,6 +240,10 @@ impl Calls {
         })
     }
 
+    #[expect(
+        clippy::async_yields_async,
+        reason = "it begins in turn and is answered later"
+    )]
     fn write(
         &self,
         place: usize,
@@ -321,19 +333,17 @@ fn stamp(principal: &str, payload: &[u8]) -> Bytes {
 
 /// What a subscription or a page is refused with.
 pub(crate) fn read_fault(failed: &ReadFailed, code: Code, past_end: bool) -> Fault {
-    match failed {
-        ReadFailed::TooOld { oldest, .. } => {
-            let mut fault = fault(Code::Trimmed, failed);
-            fault.oldest = Some(*oldest);
-            fault
-        }
-        ReadFailed::InFuture { next, .. } if past_end => {
-            let mut fault = fault(Code::PastEnd, failed);
-            fault.tail = Some(*next);
-            fault
-        }
-        failed => fault(code, failed),
+    if let ReadFailed::TooOld { oldest, .. } = failed {
+        let mut fault = fault(Code::Trimmed, failed);
+        fault.oldest = Some(*oldest);
+        return fault;
     }
+    if past_end && let ReadFailed::InFuture { next, .. } = failed {
+        let mut fault = fault(Code::PastEnd, failed);
+        fault.tail = Some(*next);
+        return fault;
+    }
+    fault(code, failed)
 }
 
 fn publish_fault(failed: &PublishFailed, id: u64) -> Fault {
@@ -344,6 +354,7 @@ pub(super) fn fault(code: Code, failed: &dyn std::fmt::Display) -> Fault {
     Fault::new(code, failed.to_string())
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is the end of the fault")]
 fn told(fault: Fault) -> Beginning {
     let text = fault.to_text();
     Box::pin(std::future::ready(ready(Some(text))))

@@ -80,6 +80,10 @@ impl Feeds {
 
     /// Takes a place in the feed of a stream. `own` is what the broker has granted this person; when there is no feed,
     /// it becomes one, and else it comes back to read what lies before the place.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "who comes gives himself to the feed"
+    )]
     pub(crate) fn join(
         self: &Arc<Self>,
         key: Key,

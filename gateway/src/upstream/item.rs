@@ -156,9 +156,11 @@ mod tests {
 
     #[test]
     fn an_event_is_text_as_the_specification_has_it() {
-        let text = |item: Item, slot| match item.message(dress(Shape::Text, slot)) {
-            Message::Text(text) => text.as_str().to_owned(),
-            other => panic!("{other:?}"),
+        let text = |item: Item, slot| {
+            let Message::Text(text) = item.message(dress(Shape::Text, slot)) else {
+                panic!("not text");
+            };
+            text.as_str().to_owned()
         };
         let plain = r#"{"type":"event","stream":"edits","offset":3,"payload":"aGk="}"#;
         assert_eq!(text(item(Some(3), 0), None), plain);
@@ -170,9 +172,11 @@ mod tests {
 
     #[test]
     fn a_binary_event_has_a_header_of_32_bytes_and_the_published_one_40() {
-        let bytes = |shape| match item(None, 5).message(dress(shape, None)) {
-            Message::Binary(bytes) => bytes,
-            other => panic!("{other:?}"),
+        let bytes = |shape| {
+            let Message::Binary(bytes) = item(None, 5).message(dress(shape, None)) else {
+                panic!("not binary");
+            };
+            bytes
         };
         let ours = bytes(Shape::Binary);
         assert_eq!(&ours[..8], [1, 32, 0, 0, 7, 0, 0, 0]);
@@ -188,9 +192,11 @@ mod tests {
     #[test]
     fn browsers_of_one_form_share_one_writing() {
         let item = item(Some(1), 0);
-        let address = |message: Message| match message {
-            Message::Binary(bytes) => bytes.as_ptr(),
-            other => panic!("{other:?}"),
+        let address = |message: Message| {
+            let Message::Binary(bytes) = message else {
+                panic!("not binary");
+            };
+            bytes.as_ptr()
         };
         let first = address(item.message(dress(Shape::Binary, None)));
         assert_eq!(first, address(item.message(dress(Shape::Binary, None))));

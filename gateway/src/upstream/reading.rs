@@ -126,7 +126,7 @@ impl Reading {
                 self.stage = Stage::Over;
                 return Some(Step::Refused(failed));
             }
-            Err(failed) => return Some(self.failed(failed)),
+            Err(failed) => return Some(self.failed(&failed)),
         };
         let (start, live) = (source.position(), source.live_offset());
         self.next = self.next.or(start);
@@ -165,7 +165,7 @@ impl Reading {
                 Some(Step::Ended { why })
             }
             Ok(Some(_)) => None,
-            Err(failed) => Some(self.failed(failed)),
+            Err(failed) => Some(self.failed(&failed)),
         })
     }
 
@@ -251,13 +251,13 @@ impl Reading {
         }
     }
 
-    fn failed(&mut self, failed: ReadFailed) -> Step {
+    fn failed(&mut self, failed: &ReadFailed) -> Step {
         self.stage = Stage::Over;
-        match failed {
-            ReadFailed::TooOld { oldest, .. } => Step::Trimmed { oldest },
-            failed => Step::Ended {
-                why: failed.to_string(),
-            },
+        if let ReadFailed::TooOld { oldest, .. } = failed {
+            return Step::Trimmed { oldest: *oldest };
+        }
+        Step::Ended {
+            why: failed.to_string(),
         }
     }
 }

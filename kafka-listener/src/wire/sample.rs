@@ -112,11 +112,14 @@ pub fn sample(key: i16, version: i16, correlation: i32, draw: &mut Draw<'_>) -> 
     if flexible {
         maker.out.push(0);
     }
-    maker.fields(match api {
-        Api::Produce => PRODUCE,
-        Api::Fetch => FETCH,
-        _ => schema::of(api),
-    });
+    let fields = if api == Api::Produce {
+        PRODUCE
+    } else if api == Api::Fetch {
+        FETCH
+    } else {
+        schema::of(api)
+    };
+    maker.fields(fields);
     Some(maker.out)
 }
 

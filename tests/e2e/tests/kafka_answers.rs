@@ -154,7 +154,7 @@ fn is_silent(key: i16, version: i16, request: &[u8]) -> bool {
 async fn caller(home: &Home) -> Caller {
     let node = home.start().await.unwrap();
     let mut builder = BatchBuilder::new(BatchOptions::default());
-    builder.push_value(b"a record").unwrap();
+    builder.push(1, None, Some(b"a record"), &[]).unwrap();
     Caller {
         node,
         connection: None,

@@ -459,7 +459,7 @@ async fn a_stream_may_give_records_the_time_of_their_append() {
     let appended = stream.append(append(&long_ago)).await.unwrap();
     assert!(appended.append_time_ms > TIME, "{appended:?}");
     let batch = fetched(&client.raw(), "ours", 0).await.remove(0);
-    let header = felix_model::verify(&batch).unwrap();
+    let header = verify(&batch).unwrap();
     assert_eq!(header.timestamp_type(), felix_model::TimestampType::Append);
     let times: Vec<_> = felix_model::Records::new(&batch)
         .unwrap()

@@ -2,6 +2,11 @@
 //! which the broker does join, beat, commit, leave and die. What they were told is held against the rules of
 //! [`crate::history::team`].
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a map or list is asked for what this very run put into it; else the run is wrong, and ends"
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
