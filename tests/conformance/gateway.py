@@ -1012,9 +1012,9 @@ def world() -> Iterator[World]:
             ("cache:dev/default/*", ("cache.read", "cache.write")),
         ):
             for action in actions:
-                policy = {"subject": "role:people", "object": over, "action": action}
+                policy = {"subject": "role:painters", "object": over, "action": action}
                 node.request("POST", f"/v1/tenants/{node.tenant}/rbac/policies", policy)
-        grouping = {"user": f"group:{idp.issuer}#people", "role": "role:people"}
+        grouping = {"user": f"group:{idp.issuer}#people", "role": "role:painters"}
         node.request("POST", f"/v1/tenants/{node.tenant}/rbac/groupings", grouping)
         whole = World(node, idp, directory, None)
         with gateway(whole) as front:

@@ -39,7 +39,7 @@ pub enum Twin {
 
 impl Twin {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 13] = [
         Self::StaleRead,
         Self::ForgetLast,
         Self::IgnoreCondition,
@@ -53,8 +53,5 @@ impl Twin {
         Self::StateOnly,
         Self::EventOnly,
         Self::CommitAgain,
-        Self::CommitBeforeLog,
-        Self::ForgetGeneration,
-        Self::TwoOwners,
     ];
 }
