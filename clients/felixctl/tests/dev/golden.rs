@@ -38,9 +38,20 @@ fn redacted(mut value: Value) -> Value {
                 *item = redacted(item.take());
             }
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        Value::String(text) => *text = without_port(text),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
     value
+}
+
+/// The provider of people is named by its address, whose port the system chose.
+fn without_port(text: &str) -> String {
+    const HERE: &str = "http://127.0.0.1:";
+    let Some((before, rest)) = text.split_once(HERE) else {
+        return text.to_owned();
+    };
+    let after = rest.trim_start_matches(|one: char| one.is_ascii_digit());
+    format!("{before}{HERE}[port]{after}")
 }
 
 #[test]

@@ -20,10 +20,11 @@ final class Survey {
     private Survey() {}
 
     /** What each question came to: `ok`, or the class of what it was refused with. */
-    static Map<String, String> of(Admin admin, String topic, String group) {
+    static Map<String, String> of(Admin admin, String topic, String group) throws ExecutionException, InterruptedException {
+        var broker = admin.describeCluster().nodes().get().iterator().next();
         var place = new TopicPartition(topic, 0);
         var settings = List.of(
-            new ConfigResource(ConfigResource.Type.TOPIC, topic), new ConfigResource(ConfigResource.Type.BROKER, "1"));
+            new ConfigResource(ConfigResource.Type.TOPIC, topic), new ConfigResource(ConfigResource.Type.BROKER, broker.idString()));
         Map<String, Callable<Object>> asked = new TreeMap<>();
         asked.put("describeCluster", () -> {
             var cluster = admin.describeCluster(new DescribeClusterOptions().includeAuthorizedOperations(true));
@@ -40,7 +41,7 @@ final class Survey {
         });
         asked.put("describeConfigs", () -> admin.describeConfigs(settings).all().get());
         asked.put("listConfigResources", () -> admin.listConfigResources().all().get());
-        asked.put("describeLogDirs", () -> admin.describeLogDirs(List.of(1)).allDescriptions().get());
+        asked.put("describeLogDirs", () -> admin.describeLogDirs(List.of(broker.id())).allDescriptions().get());
         asked.put("describeAcls", () -> admin.describeAcls(AclBindingFilter.ANY).values().get());
         asked.put("describeClientQuotas", () -> admin.describeClientQuotas(ClientQuotaFilter.all()).entities().get());
         asked.put("describeUserScramCredentials", () -> admin.describeUserScramCredentials().all().get());
