@@ -144,6 +144,8 @@ class Browser:
             if fits(message):
                 return message
             self.kept.append(message)
+            refused = message.get("type") == "error" and message.get("id") is not None
+            assert not refused or message["id"] != fields.get("id"), f"{kind} was awaited, this came: {message}"
 
     def error(self, code: str, **fields) -> dict:
         return self.expect("error", code=code, **fields)

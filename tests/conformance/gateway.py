@@ -94,13 +94,13 @@ sessions_per_principal = {per_person}
 [limits.session]
 writes_per_s = {rate}
 write_burst = {burst}
-byte_burst = 4194304
-bytes_per_s = 4194304
+byte_burst = 1073741824
+bytes_per_s = 1073741824
 [limits.principal]
 writes_per_s = {rate}
 write_burst = {person_burst}
-bytes_per_s = 4194304
-byte_burst = 4194304
+bytes_per_s = 1073741824
+byte_burst = 1073741824
 """
 
 
