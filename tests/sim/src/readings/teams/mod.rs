@@ -146,13 +146,8 @@ impl Reading for Teams {
 
     fn act(&mut self, machine: &mut Machine, ending: bool) {
         self.tick(machine);
-        let member = machine.random.index(MEMBERS);
-        match machine.random.below(10) {
-            0..=4 => self.classic_acts(machine, member, ending),
-            5..=7 => self.consumer_beats(machine, member, ending),
-            _ if ending => {}
-            8 => self.commits(machine, member),
-            _ => self.goes(machine, member),
+        for _ in 0..machine.random.pick([2, 4, 12]) {
+            self.act_once(machine, ending);
         }
     }
 
@@ -242,6 +237,18 @@ impl Reading for Teams {
 }
 
 impl Teams {
+    fn act_once(&mut self, machine: &mut Machine, ending: bool) {
+        let member = machine.random.index(MEMBERS);
+        match machine.random.below(10) {
+            0..=3 => self.classic_acts(machine, member, ending),
+            4..=6 => self.consumer_beats(machine, member, ending),
+            _ if ending => {}
+            7..=8 => self.commits(machine, member),
+            _ if machine.random.percent(30) => self.goes(machine, member),
+            _ => {}
+        }
+    }
+
     fn ticket(&mut self) -> Ticket {
         self.next_ticket += 1;
         Ticket(self.next_ticket)
