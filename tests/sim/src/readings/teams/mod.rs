@@ -146,7 +146,7 @@ impl Reading for Teams {
 
     fn act(&mut self, machine: &mut Machine, ending: bool) {
         self.tick(machine);
-        for _ in 0..machine.random.pick([2, 4, 12]) {
+        for _ in 0..machine.random.pick([4, 12, 30]) {
             self.act_once(machine, ending);
         }
     }
