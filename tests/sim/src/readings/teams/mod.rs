@@ -146,8 +146,22 @@ impl Reading for Teams {
 
     fn act(&mut self, machine: &mut Machine, ending: bool) {
         self.tick(machine);
-        for _ in 0..machine.random.pick([4, 12, 30]) {
-            self.act_once(machine, ending);
+        let member = machine.random.index(MEMBERS);
+        match machine.random.below(9) {
+            0..=4 => self.classic_acts(machine, member, ending),
+            5..=7 => self.consumer_beats(machine, member, ending),
+            _ if ending => {}
+            _ => self.goes(machine, member),
+        }
+        // Most of the time nobody has a partition to commit for.
+        let commits = if ending {
+            0
+        } else {
+            machine.random.pick([0, 2, 6])
+        };
+        for _ in 0..commits {
+            let member = machine.random.index(MEMBERS);
+            self.commits(machine, member);
         }
     }
 
@@ -237,18 +251,6 @@ impl Reading for Teams {
 }
 
 impl Teams {
-    fn act_once(&mut self, machine: &mut Machine, ending: bool) {
-        let member = machine.random.index(MEMBERS);
-        match machine.random.below(10) {
-            0..=3 => self.classic_acts(machine, member, ending),
-            4..=6 => self.consumer_beats(machine, member, ending),
-            _ if ending => {}
-            7..=8 => self.commits(machine, member),
-            _ if machine.random.percent(30) => self.goes(machine, member),
-            _ => {}
-        }
-    }
-
     fn ticket(&mut self) -> Ticket {
         self.next_ticket += 1;
         Ticket(self.next_ticket)
