@@ -241,10 +241,12 @@ fn who_got_a_partition_by_a_later_record_has_it() {
     served.core.tick(TimeMs(1_001), &mut effects);
     served.beat(1_002, &mut b);
     assert_eq!(b.shards(), [0, 1, 2, 3]);
+    // By the log both are members, and only one of them holds anything: it is asked for the share of the other.
     let mut served = served.restart(1_003);
-    served.beat(1_004, &mut b);
-    assert_eq!(b.shards(), [0, 1, 2, 3]);
-    // One that is there after all learns that it has nothing, and then gets its share.
+    let (answer, changes) = served.ask(1_004, &b);
+    served.write(changes);
+    assert_eq!(answer.unwrap().assigned.map(|left| left.len()), Some(2));
+    // The other learns that it has nothing, and gets its share once that was given back.
     served.beat(1_005, &mut a);
     assert_eq!(a.shards(), Vec::<u32>::new());
     served.settle(1_006, &mut [&mut a, &mut b]);
