@@ -56,7 +56,7 @@ pub struct Config {
     pub client_cert: Option<PathBuf>,
     /// PEM private key of `client_cert`.
     pub client_key: Option<PathBuf>,
-    /// How many connections to brokers are shared.
+    /// How many connections to brokers are shared at first. There are more when more than 200 people are on each.
     pub shared_connections: usize,
     /// A browser is pinged after this many seconds without a ping; 0: never, and silence is never the end.
     pub ping_interval_s: u64,

@@ -32,6 +32,9 @@ pub(crate) const READS_WAITING_MAX: usize = 4;
 /// Subscriptions of one session, unless its scope has more streams.
 pub(crate) const SUBSCRIPTIONS_MAX: usize = 64;
 
+/// People on one shared connection. A broker carries 1,024 streams of a connection, and a person takes up to five.
+pub(crate) const PEOPLE_PER_CONNECTION: usize = 200;
+
 /// Events that are held for a browser that does not take them. Then nothing more is read for it.
 pub(crate) const EVENTS_HELD_MAX: usize = 1_024;
 
