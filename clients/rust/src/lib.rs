@@ -61,7 +61,7 @@ pub use self::groups::{
 };
 pub use self::keyed::{
     Added, Cache, CachePage, Change, Commit, Committed, Condition, Counter, Entry, KeyEntry,
-    ListOptions, Schedule, ScheduledRecord, State, StateEntry, Waiting, Watch, WatchFrom,
+    ListOptions, Schedule, ScheduledRecord, State, StateEntry, StateRead, Waiting, Watch, WatchFrom,
     WatchSignal, Watched,
 };
 pub use self::near::{Near, NearCall, Opening};
