@@ -10,9 +10,13 @@ use super::effect::{
 use super::fault::{Code, Fault};
 use super::features::{Feature, Features};
 use super::message::{Message, Named, Publish, Wanted};
+use super::once::Page;
 use super::writes::{Write, Writes};
-use crate::limits::{ASKS_WAITING_MAX, READS_WAITING_MAX, SUBSCRIPTIONS_MAX};
-use crate::scope::buckets::{Buckets, Over, People};
+use crate::limits::{
+    ASKS_WAITING_MAX, BEGINS_BURST, BEGINS_PER_SECOND, READS_WAITING_MAX, SUBSCRIPTIONS_MAX,
+};
+use crate::metrics::Limited;
+use crate::scope::buckets::{Buckets, Over, People, Rate, Rates};
 use crate::scope::{Resource, Scope, is_plain};
 
 /// A browser that has joined.
@@ -23,13 +27,19 @@ pub(crate) struct Session {
     pub(crate) principal: Arc<str>,
     pub(crate) rights: Rights,
     pub(crate) writes: Writes,
+    /// Set when the page may repeat what it publishes.
+    page: Option<Page>,
     buckets: Buckets,
     /// Made when an alias with a limit of its own is first written to.
     alias_buckets: BTreeMap<(Kind, usize), Buckets>,
     /// Subscriptions in slots, by the number they were given.
     slots: BTreeMap<(usize, String), u32>,
+    /// What is left of the subscriptions, watches and renewals that may be begun.
+    begins: Buckets,
     asks: usize,
     reads: usize,
+    /// A newer sign-in is being judged.
+    refreshing: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,15 +51,26 @@ enum Kind {
 
 type Heard = Result<Option<Effect>, Effect>;
 
+/// How often something may be begun at the brokers or the control plane that is not a write.
+const BEGINS: Rates = Rates {
+    writes: Some(Rate {
+        per_second: BEGINS_PER_SECOND,
+        burst: BEGINS_BURST,
+    }),
+    bytes: None,
+};
+
 impl Session {
     pub(crate) fn new(
         scope: Arc<Scope>,
         features: Features,
         principal: Arc<str>,
         rights: Rights,
+        page: Option<Page>,
         now: Duration,
     ) -> Self {
         Self {
+            page,
             buckets: Buckets::new(scope.limits.session, now),
             scope,
             features,
@@ -58,8 +79,10 @@ impl Session {
             writes: Writes::default(),
             alias_buckets: BTreeMap::new(),
             slots: BTreeMap::new(),
+            begins: Buckets::new(BEGINS, now),
             asks: 0,
             reads: 0,
+            refreshing: false,
         }
     }
 
@@ -86,6 +109,11 @@ impl Session {
         }
     }
 
+    /// A newer sign-in was judged.
+    pub(crate) fn refreshed(&mut self) {
+        self.refreshing = false;
+    }
+
     /// Takes in a message. Writes go into the queue; all else is told.
     pub(crate) fn hear(
         &mut self,
@@ -98,7 +126,7 @@ impl Session {
             Err(fault) => return vec![Effect::Tell(fault)],
         };
         if let Message::SubscribeMany { wanted } = message {
-            return self.subscribe_many(wanted);
+            return self.subscribe_many(wanted, now);
         }
         match self.judge(message, now, people) {
             Ok(effect) => effect.into_iter().collect(),
@@ -108,7 +136,7 @@ impl Session {
 
     fn judge(&mut self, message: Message, now: Duration, people: &People) -> Heard {
         match message {
-            Message::Subscribe { wanted } => self.subscribe(wanted).map(Some),
+            Message::Subscribe { wanted } => self.subscribe(wanted, now).map(Some),
             Message::SubscribeMany { .. } => Ok(None),
             Message::Publish(publish) => self.publish(publish, now, people),
             Message::CounterAdd {
@@ -208,9 +236,9 @@ impl Session {
             }
             Message::CacheWatch { cache: alias } => {
                 let cache = self.cache(&alias, "watch", |rights| &rights.watch);
-                Ok(Some(Effect::Watch(
-                    cache.map_err(|fault| tell(fault.cache(&alias)))?,
-                )))
+                let cache = cache.map_err(|fault| tell(fault.cache(&alias)))?;
+                self.begin(now, Fault::new(Code::WatchFailed, "").cache(&alias))?;
+                Ok(Some(Effect::Watch(cache)))
             }
             Message::StateGet {
                 stream,
@@ -283,6 +311,12 @@ impl Session {
             Message::Throttle { bits_per_second } => self.throttle(bits_per_second),
             Message::Refresh { token } => {
                 self.needs(Feature::Refresh, "refresh", None)?;
+                if self.refreshing {
+                    let message = "a newer sign-in is being judged already";
+                    return Err(tell(Fault::bad_request(message)));
+                }
+                self.begin(now, Fault::new(Code::Unavailable, ""))?;
+                self.refreshing = true;
                 Ok(Some(Effect::Refresh(token)))
             }
             Message::SignOut => {
@@ -292,21 +326,33 @@ impl Session {
         }
     }
 
-    fn subscribe_many(&mut self, wanted: Vec<Wanted>) -> Vec<Effect> {
+    fn subscribe_many(&mut self, wanted: Vec<Wanted>, now: Duration) -> Vec<Effect> {
         if let Err(refusal) = self.needs(Feature::Resume, "subscribe with several streams", None) {
             return vec![refusal];
         }
-        let begin = |wanted| self.subscribe(wanted).unwrap_or_else(|refusal| refusal);
+        let begin = |wanted| {
+            let begun = self.subscribe(wanted, now);
+            begun.unwrap_or_else(|refusal| refusal)
+        };
         wanted.into_iter().map(begin).collect()
     }
 
-    fn subscribe(&mut self, wanted: Wanted) -> Result<Effect, Effect> {
-        let marked = |mut fault: Fault| {
+    /// Takes from what may be begun. `fault` is what it fails with, without words.
+    fn begin(&mut self, now: Duration, fault: Fault) -> Result<(), Effect> {
+        self.begins.take_one(now).map_err(|wait| {
+            let why = Limited::SessionRate;
+            Effect::Limited(why, self.over(Over { why, wait }, fault))
+        })
+    }
+
+    fn subscribe(&mut self, wanted: Wanted, now: Duration) -> Result<Effect, Effect> {
+        let about = |mut fault: Fault| {
             fault.stream = Some(wanted.stream.clone());
             fault.slot = wanted.slot.clone();
             fault.shard = wanted.shard;
-            tell(fault)
+            fault
         };
+        let marked = |fault: Fault| tell(about(fault));
         let stream = self.stream(&wanted.stream, "subscribe", |rights| &rights.subscribe);
         let stream = stream.map_err(marked)?;
         self.shard_named(wanted.shard).map_err(marked)?;
@@ -322,6 +368,8 @@ impl Session {
             }
             Some(slot) => self.slot(stream, slot).map_err(marked)?,
         };
+        let fault = about(Fault::new(Code::SubscribeFailed, ""));
+        self.begin(now, fault)?;
         Ok(Effect::Subscribe(Subscribe {
             stream,
             slot: wanted.slot,
@@ -353,6 +401,7 @@ impl Session {
             payload,
             ack,
             id,
+            seq,
         } = publish;
         let place = match &stream {
             Named::Alias(alias) => self.stream(alias, "publish", |rights| &rights.publish),
@@ -375,6 +424,7 @@ impl Session {
             payload,
             ack,
             id,
+            once: self.page.zip(seq).map(|(page, seq)| page.once(seq)),
         });
         Ok(None)
     }
@@ -504,7 +554,7 @@ impl Session {
 
     fn over(&self, over: Over, mut fault: Fault) -> Fault {
         fault.message = format!(
-            "too many writes; the next may come in {} ms",
+            "too much at once; the next may come in {} ms",
             over.wait.as_millis()
         );
         if self.features.has(Feature::RateLimited) {
