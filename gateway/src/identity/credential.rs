@@ -7,6 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use felix_model::TimeMs;
 use serde::Deserialize;
 
+use super::now;
 use super::refused::Refused;
 use super::secret::Secret;
 use crate::sign_in::Session;
@@ -28,7 +29,10 @@ impl Credential {
     /// A token of the provider, fresh where it can be renewed.
     pub(super) async fn token(&self) -> Result<Secret, Refused> {
         match self {
-            Self::Held(token) | Self::Renewed { token, .. } => Ok(token.clone()),
+            Self::Held(token) => Ok(token.clone()),
+            // What the page brought has run out; the sign-in here may still stand.
+            Self::Renewed { token, session } if expiry(token) <= now() => session.id_token().await,
+            Self::Renewed { token, .. } => Ok(token.clone()),
             Self::Session(session) => session.id_token().await,
         }
     }

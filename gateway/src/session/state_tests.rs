@@ -1,5 +1,6 @@
 use super::super::message::Begin;
 use super::*;
+use crate::metrics::Limited;
 
 const SCOPE: &str = r#"
     allow_throttle = true
