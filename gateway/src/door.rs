@@ -66,11 +66,7 @@ impl Door {
     /// [`DoorRefused`] says what to change.
     pub(crate) fn open(config: &Config, trusted_proxies: usize) -> Result<Self, DoorRefused> {
         let tenant = TenantId::new(&config.tenant).map_err(DoorRefused::Tenant)?;
-        let roots = config
-            .broker_ca
-            .as_deref()
-            .map(read_roots)
-            .transpose()?;
+        let roots = config.broker_ca.as_deref().map(read_roots).transpose()?;
         let (pem, provider_roots) = roots.unzip();
         let client_secret = config.oidc_client_secret_file.as_deref();
         let origins = Origins::new(config.public_url.as_deref(), &config.origins)?;

@@ -142,8 +142,7 @@ impl Console {
         let place = self
             .strangers
             .take(seen.ip, STRANGERS, STRANGERS_PER_ADDRESS);
-        let _place = place
-            .ok_or_else(|| Refusal::too_many("new tokens", STRANGERS_PER_ADDRESS))?;
+        let _place = place.ok_or_else(|| Refusal::too_many("new tokens", STRANGERS_PER_ADDRESS))?;
         let person = Person::new(Via::Token, TokenSource::fixed(token.reveal()), None);
         person.client(app, &app.config.namespace).await?;
         Ok(self.keep(key, Arc::new(person)))
@@ -387,7 +386,11 @@ mod tests {
         let refused = console.may_come(&dev, &seen(false)).unwrap_err();
         assert_eq!(refused.code(), "signed_out");
         assert!(console.may_come(&claims(""), &seen(false)).is_ok());
-        assert!(console.may_come(&claims(r#","exp":1"#), &seen(true)).is_err());
+        assert!(
+            console
+                .may_come(&claims(r#","exp":1"#), &seen(true))
+                .is_err()
+        );
         for other in [
             r#"{"sub":"p","tid":"u","aud":"felix-broker"}"#,
             r#"{"sub":"p","tid":"t","aud":"felix-controlplane"}"#,

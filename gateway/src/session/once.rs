@@ -32,7 +32,12 @@ impl Page {
         digest.update(self.0);
         digest.update(seq.to_be_bytes());
         let key: [u8; 32] = digest.finalize().into();
-        let entity: String = self.0.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let entity: String = self
+            .0
+            .iter()
+            .take(8)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         Once {
             entity: entity.into(),
             key: key.to_vec().into(),

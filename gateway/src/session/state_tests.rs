@@ -47,7 +47,9 @@ impl Talk {
         };
         let people = People::new(&scope.limits);
         let features = Features::agree(&features, true).0;
-        let page = features.has(Feature::IdempotentPublish).then(|| Page::new("ann", "tab"));
+        let page = features
+            .has(Feature::IdempotentPublish)
+            .then(|| Page::new("ann", "tab"));
         let who = "ann".into();
         let session = Session::new(scope, features, who, rights, page, Duration::ZERO);
         Self { session, people }

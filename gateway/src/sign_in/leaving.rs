@@ -107,18 +107,10 @@ mod tests {
         assert!(leaving.send(&browser, &state, "/", at).is_none());
         leaving.begin(&browser, secret("hint"), at);
         assert!(leaving.finish(&browser, &state, at).is_none());
-        assert!(
-            leaving
-                .send(&secret("another"), &state, "/", at)
-                .is_none()
-        );
+        assert!(leaving.send(&secret("another"), &state, "/", at).is_none());
         let hint = leaving.send(&browser, &state, "/board/7", at).unwrap();
         assert_eq!(hint.reveal(), "hint");
-        assert!(
-            leaving
-                .finish(&browser, &secret("guessed"), at)
-                .is_none()
-        );
+        assert!(leaving.finish(&browser, &secret("guessed"), at).is_none());
         assert!(leaving.finish(&secret("another"), &state, at).is_none());
         assert_eq!(
             leaving.finish(&browser, &state, at).as_deref(),

@@ -52,11 +52,7 @@ pub(super) async fn logout(State(sign_in): State<Arc<SignIn>>, request: Parts) -
                 Err(error) => return no_randomness(&error),
             };
             sign_in.leaving().begin(&browser, hint, Instant::now());
-            cookies.push(cookie::set(
-                cookie::LOGOUT,
-                &browser,
-                LOGOUT_TIME.as_secs(),
-            ));
+            cookies.push(cookie::set(cookie::LOGOUT, &browser, LOGOUT_TIME.as_secs()));
             let mut response = Json(Answer {
                 continue_at: CONTINUE,
             })
@@ -71,16 +67,12 @@ pub(super) async fn logout(State(sign_in): State<Arc<SignIn>>, request: Parts) -
 
 /// Sends a browser that has signed out here on to the provider.
 pub(super) async fn proceed(State(sign_in): State<Arc<SignIn>>, request: Parts) -> Response {
-    sign_in
-        .proceed(&request)
-        .unwrap_or_else(|refused| refused)
+    sign_in.proceed(&request).unwrap_or_else(|refused| refused)
 }
 
 /// Takes a browser back that has signed out at the provider.
 pub(super) async fn done(State(sign_in): State<Arc<SignIn>>, request: Parts) -> Response {
-    sign_in
-        .returned(&request)
-        .unwrap_or_else(|refused| refused)
+    sign_in.returned(&request).unwrap_or_else(|refused| refused)
 }
 
 #[expect(
@@ -93,9 +85,7 @@ impl SignIn {
         let browser = leaving_browser(request)?;
         let state = cookie::random().map_err(|error| no_randomness(&error))?;
         let redirect_uri = self.own_url(&self.seen(request), DONE)?;
-        let sent = self
-            .leaving()
-            .send(&browser, &state, &back, Instant::now());
+        let sent = self.leaving().send(&browser, &state, &back, Instant::now());
         let hint = sent.ok_or_else(nothing_under_way)?;
         let url = self.provider.sign_out_url(&hint, &redirect_uri, &state);
         Ok(go(&url.ok_or_else(nothing_under_way)?, &[]))

@@ -141,7 +141,9 @@ async fn admit(app: &App, caller: Caller, text: &str) -> Result<(Joined, String)
         &granted,
         &rights,
     );
-    let page = join.session.filter(|_| features.has(Feature::IdempotentPublish));
+    let page = join
+        .session
+        .filter(|_| features.has(Feature::IdempotentPublish));
     let page = page.map(|name| Page::new(&principal, &name));
     let now = app.uptime();
     let session = Session::new(Arc::clone(scope), features, principal, rights, page, now);

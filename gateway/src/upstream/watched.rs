@@ -286,7 +286,9 @@ impl From<Taken<Told>> for Seen {
 
 /// A cache holds more than browsers can be told at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the cache holds more than {WATCHED_BYTES_MAX} bytes, which is more than a browser can watch")]
+#[error(
+    "the cache holds more than {WATCHED_BYTES_MAX} bytes, which is more than a browser can watch"
+)]
 struct TooLarge;
 
 impl Entry {
@@ -506,7 +508,10 @@ mod tests {
         shared.changed(entry("b", 2, Some("2"))).unwrap();
         assert_eq!(keys(shared.lock().look(&mut late)), ["a", "b"]);
         shared.changed(entry("a", 3, None)).unwrap();
-        assert_eq!(keys(shared.lock().look(&mut early)), [r#"b="Mg==""#, "a=null"]);
+        assert_eq!(
+            keys(shared.lock().look(&mut early)),
+            [r#"b="Mg==""#, "a=null"]
+        );
         assert_eq!(keys(shared.lock().look(&mut late)), ["a=null"]);
         assert!(shared.lock().look(&mut late).is_none());
     }
