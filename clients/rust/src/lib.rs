@@ -61,8 +61,8 @@ pub use self::groups::{
 };
 pub use self::keyed::{
     Added, Cache, CachePage, Change, Commit, Committed, Condition, Counter, Entry, KeyEntry,
-    ListOptions, Schedule, ScheduledRecord, State, StateEntry, Waiting, Watch, WatchFrom,
-    WatchSignal, Watched,
+    ListOptions, Schedule, ScheduledRecord, State, StateEntry, StateRead, Waiting, Watch,
+    WatchFrom, WatchSignal, Watched,
 };
 pub use self::near::{Near, NearCall, Opening};
 pub use self::publish::{Ack, IdempotentProducer, Published, Publisher, Receipt};
