@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use felix_meta::audit::{AuditItem, ChainHead};
 use felix_meta::http::AuditPage;
-use felix_meta::{Entry, Revision};
+use felix_meta::{Entry, Event, Revision};
 use felix_model::TenantId;
 use tokio::sync::Mutex;
 
@@ -165,6 +165,10 @@ impl Known {
         self.put(None, audit.cluster.seq, entry.revision);
         if let (Some(link), Some(tenant)) = (&audit.tenant, entry.event.tenant_id()) {
             self.put(Some(tenant.clone()), link.seq, entry.revision);
+        }
+        // Nobody can ask for the audit of a tenant that is gone; its lines are among the cluster's.
+        if let Event::TenantDeleted { tenant_id } = &entry.event {
+            self.chains.remove(&Some(tenant_id.clone()));
         }
     }
 
