@@ -25,6 +25,11 @@ pub struct Config {
     pub broker_ca: Option<PathBuf>,
     /// Name in the brokers' certificates, when it is not the one they are reached by.
     pub broker_name: Option<String>,
+    /// PEM certificate chain that the listener presents to brokers, and to an https control plane that asks for one. Read
+    /// again for every connection to a broker.
+    pub client_cert: Option<PathBuf>,
+    /// PEM private key of `client_cert`.
+    pub client_key: Option<PathBuf>,
     /// Base URL of the control plane whose catalogue this listener follows.
     pub controlplane_url: String,
     /// File that holds this listener's token for the control plane.
@@ -58,6 +63,8 @@ impl Default for Config {
             brokers: vec!["127.0.0.1:5000".into()],
             broker_ca: None,
             broker_name: None,
+            client_cert: None,
+            client_key: None,
             controlplane_url: "http://127.0.0.1:8443".into(),
             node_token_file: None,
             node_refresh_token_file: None,
@@ -79,6 +86,8 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
     ("FELIX_KAFKA_BROKERS", "brokers"),
     ("FELIX_KAFKA_BROKER_CA", "broker_ca"),
     ("FELIX_KAFKA_BROKER_NAME", "broker_name"),
+    ("FELIX_KAFKA_CLIENT_CERT", "client_cert"),
+    ("FELIX_KAFKA_CLIENT_KEY", "client_key"),
     ("FELIX_KAFKA_CONTROLPLANE_URL", "controlplane_url"),
     ("FELIX_KAFKA_NODE_TOKEN_FILE", "node_token_file"),
     (
@@ -130,6 +139,10 @@ impl Config {
         conflict(
             self.tls_cert.is_some() != self.tls_key.is_some(),
             "tls_cert and tls_key go together: set both or none",
+        )?;
+        conflict(
+            self.client_cert.is_some() != self.client_key.is_some(),
+            "client_cert and client_key go together: set both or none",
         )?;
         conflict(
             self.tls_cert.is_none() && !self.plaintext && !self.listen.ip().is_loopback(),
@@ -206,7 +219,17 @@ mod tests {
 
     #[test]
     fn there_are_no_more_keys_than_a_person_keeps_in_mind() {
-        assert!(ENVIRONMENT.len() <= 15, "{}", ENVIRONMENT.len());
+        // Fifteen, and the certificate with its key (docs/adr/0030).
+        assert!(ENVIRONMENT.len() <= 17, "{}", ENVIRONMENT.len());
+    }
+
+    #[test]
+    fn a_certificate_for_brokers_comes_with_its_key() {
+        let half = from_toml("client_cert = 'a.pem'").unwrap();
+        let refused = half.check().unwrap_err().to_string();
+        assert!(refused.contains("client_key"), "{refused}");
+        let whole = from_toml("client_cert = 'a.pem'\nclient_key = 'a.key'").unwrap();
+        assert!(whole.check().is_ok());
     }
 
     #[test]

@@ -52,8 +52,8 @@ pub use self::backoff::ReconnectPolicy;
 pub use self::builder::{BadConfig, Builder};
 pub use self::client::Client;
 pub use self::error::{
-    Attempt, CacheFailed, CallFailed, CommitFailed, ConnectFailed, Error, PublishFailed,
-    ReadFailed, Refused, Retry, SettleFailed,
+    Attempt, CacheFailed, CallFailed, CertificateRefused, CommitFailed, ConnectFailed, Error,
+    PublishFailed, ReadFailed, Refused, Retry, SettleFailed,
 };
 pub use self::groups::{
     Claim, Consumer, ConsumerOptions, DeadLetter, Delivery, Group, GroupRecord, GroupStanding,

@@ -17,6 +17,7 @@ use crate::call::{BadEndpoint, CallFailed, Caller, Request};
 use crate::held::Held;
 use crate::limits::{PAGE_ITEMS, POLL_TIMEOUT, POLL_WAIT};
 use crate::token::TokenSource;
+use crate::trust::Trust;
 
 /// Calls to one control plane with one token. Clones share their connections.
 #[derive(Clone, Debug)]
@@ -39,7 +40,7 @@ impl Api {
     /// # Errors
     /// [`BadEndpoint`] when the address cannot be used.
     pub fn new(url: &str, token: TokenSource) -> Result<Self, BadEndpoint> {
-        Caller::new(url, token, None).map(|caller| Self { caller })
+        Self::with_trust(url, token, &Trust::default())
     }
 
     /// Prepares calls to an address that may be `https`, trusting the certificates in `roots` (PEM) and no others.
@@ -47,7 +48,15 @@ impl Api {
     /// # Errors
     /// [`BadEndpoint`] when the address or the roots cannot be used.
     pub fn trusting(url: &str, token: TokenSource, roots: &[u8]) -> Result<Self, BadEndpoint> {
-        Caller::new(url, token, Some(roots)).map(|caller| Self { caller })
+        Self::with_trust(url, token, &Trust::roots(Some(roots)))
+    }
+
+    /// Prepares calls to an address that may be `https`, trusting whom `trust` says and presenting what it says.
+    ///
+    /// # Errors
+    /// [`BadEndpoint`] when the address, the roots or the certificate cannot be used.
+    pub fn with_trust(url: &str, token: TokenSource, trust: &Trust) -> Result<Self, BadEndpoint> {
+        Caller::new(url, token, trust).map(|caller| Self { caller })
     }
 
     /// The same calls in the name of somebody else, over the same connections.

@@ -5,14 +5,12 @@ use std::time::Duration;
 
 use felix_meta::http::ErrorBody;
 use reqwest::{Method, StatusCode, Url};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::limits::{CALL_TIMEOUT, CONNECT_TIMEOUT, ERROR_BYTES_MAX, IDLE_TIME};
 use crate::token::TokenSource;
+use crate::trust::{Trust, is_about_certificate};
 
 /// Why an address cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +40,12 @@ pub enum BadEndpoint {
     /// The trusted roots cannot be used.
     #[error("the trusted roots cannot be used: {detail}")]
     BadRoots {
+        /// What is wrong with them.
+        detail: String,
+    },
+    /// The certificate to present cannot be used.
+    #[error("the client certificate and its key cannot be used: {detail}")]
+    BadIdentity {
         /// What is wrong with them.
         detail: String,
     },
@@ -186,17 +190,12 @@ impl<'a> Request<'a> {
 }
 
 impl Caller {
-    /// `roots` are PEM certificates to trust; needed for `https` only.
-    pub(crate) fn new(
-        url: &str,
-        token: TokenSource,
-        roots: Option<&[u8]>,
-    ) -> Result<Self, BadEndpoint> {
+    pub(crate) fn new(url: &str, token: TokenSource, trust: &Trust) -> Result<Self, BadEndpoint> {
         let base = Url::parse(url).map_err(|error| BadEndpoint::NotAUrl {
             url: url.to_owned(),
             detail: error.to_string(),
         })?;
-        match (base.scheme(), roots) {
+        match (base.scheme(), &trust.roots) {
             ("http", _) | ("https", Some(_)) => {}
             ("https", None) => {
                 return Err(BadEndpoint::NoRoots {
@@ -220,7 +219,7 @@ impl Caller {
             .pool_idle_timeout(IDLE_TIME)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
-            .tls_backend_preconfigured(trusting(roots.unwrap_or_default())?)
+            .tls_backend_preconfigured(trust.config()?)
             .build()
             .map_err(|error| BadEndpoint::Client {
                 detail: chain(&error),
@@ -332,6 +331,12 @@ impl Caller {
 
     fn transport(&self, error: &reqwest::Error) -> CallFailed {
         let (url, detail) = (self.base.to_string(), chain(error));
+        if is_about_certificate(&detail) {
+            // In the handshake: nobody read the request.
+            let detail =
+                format!("{detail}; it demands a client certificate of an authority that it trusts");
+            return CallFailed::Unreachable { url, detail };
+        }
         if error.is_connect() || error.is_builder() {
             return CallFailed::Unreachable { url, detail };
         }
@@ -344,24 +349,6 @@ impl Caller {
             detail: error.to_string(),
         }
     }
-}
-
-/// TLS that trusts these roots and nothing else; without any it trusts nobody.
-fn trusting(roots: &[u8]) -> Result<ClientConfig, BadEndpoint> {
-    let bad = |detail: String| BadEndpoint::BadRoots { detail };
-    let mut store = RootCertStore::empty();
-    for root in CertificateDer::pem_slice_iter(roots) {
-        let root = root.map_err(|error| bad(error.to_string()))?;
-        store.add(root).map_err(|error| bad(error.to_string()))?;
-    }
-    if store.is_empty() && !roots.is_empty() {
-        return Err(bad("there is no certificate in it".to_owned()));
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| bad(error.to_string()))?;
-    Ok(config.with_root_certificates(store).with_no_client_auth())
 }
 
 /// An error and its causes in one line, without the URL, which is said elsewhere.
@@ -388,7 +375,7 @@ mod tests {
 
     #[test]
     fn an_address_that_cannot_be_used_is_refused_with_its_reason() {
-        let refused = |url| Caller::new(url, TokenSource::None, None).unwrap_err();
+        let refused = |url| Caller::new(url, TokenSource::None, &Trust::default()).unwrap_err();
         assert!(matches!(refused("localhost"), BadEndpoint::NotAUrl { .. }));
         assert!(matches!(
             refused("ftp://localhost"),
@@ -406,7 +393,8 @@ mod tests {
 
     #[test]
     fn https_needs_roots_that_are_certificates() {
-        let with = |roots: &[u8]| Caller::new("https://cp", TokenSource::None, Some(roots));
+        let with =
+            |roots: &[u8]| Caller::new("https://cp", TokenSource::None, &Trust::roots(Some(roots)));
         assert!(matches!(
             with(b"no pem").unwrap_err(),
             BadEndpoint::BadRoots { .. }
@@ -434,7 +422,12 @@ mod tests {
             .unwrap()
             .local_addr()
             .unwrap();
-        let caller = Caller::new(&format!("http://{free}"), TokenSource::None, None).unwrap();
+        let caller = Caller::new(
+            &format!("http://{free}"),
+            TokenSource::None,
+            &Trust::default(),
+        )
+        .unwrap();
         let failed = caller
             .send_only(Request::get(vec!["v1"]))
             .await
