@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use crate::call::{BadEndpoint, CallFailed, Caller, Request};
 use crate::held::Held;
-use crate::limits::{PAGE_ITEMS, POLL_TIMEOUT, POLL_WAIT};
+use crate::limits::{PAGE_ITEMS, PAGES_MAX, POLL_TIMEOUT, POLL_WAIT, SNAPSHOT_BYTES_MAX};
 use crate::token::TokenSource;
 use crate::trust::Trust;
 
@@ -450,9 +450,8 @@ impl Api {
     /// # Errors
     /// [`CallFailed`].
     pub async fn catalogue(&self) -> Result<CatalogueSnapshot, CallFailed> {
-        let path = vec!["v1", "catalogue", "snapshot"];
-        self.read(Request::get(path).query("consistency", &NEWEST))
-            .await
+        let request = snapshot_request().query("consistency", &NEWEST);
+        self.read(request).await
     }
 
     /// The whole catalogue as the process that answers knows it, which may be a moment behind.
@@ -460,7 +459,7 @@ impl Api {
     /// # Errors
     /// [`CallFailed`].
     pub async fn catalogue_as_known(&self) -> Result<CatalogueSnapshot, CallFailed> {
-        self.get(&["v1", "catalogue", "snapshot"]).await
+        self.read(snapshot_request()).await
     }
 
     /// What happened after a revision and was acknowledged to anybody before this call.
@@ -503,7 +502,7 @@ impl Api {
     ) -> Result<Vec<T>, CallFailed> {
         let mut items = Vec::new();
         let mut cursor: Option<String> = None;
-        loop {
+        for _ in 0..PAGES_MAX {
             let mut request = Request::get(path.to_vec()).query("limit", &PAGE_ITEMS);
             if let Some(cursor) = &cursor {
                 request = request.query("cursor", cursor);
@@ -516,6 +515,10 @@ impl Api {
                 _ => return Ok(items),
             }
         }
+        Err(CallFailed::Malformed {
+            url: self.caller.url().to_owned(),
+            detail: format!("a listing goes on after {PAGES_MAX} pages"),
+        })
     }
 
     async fn make<T: DeserializeOwned>(
@@ -605,4 +608,10 @@ pub(crate) fn read_changes(
         revision: Revision(revision),
         resync,
     })
+}
+
+fn snapshot_request<'a>() -> Request<'a> {
+    let mut request = Request::get(vec!["v1", "catalogue", "snapshot"]);
+    request.answer_bytes_max = SNAPSHOT_BYTES_MAX;
+    request
 }

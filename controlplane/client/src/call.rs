@@ -8,7 +8,7 @@ use reqwest::{Method, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::limits::{CALL_TIMEOUT, CONNECT_TIMEOUT, ERROR_BYTES_MAX, IDLE_TIME};
+use crate::limits::{ANSWER_BYTES_MAX, CALL_TIMEOUT, CONNECT_TIMEOUT, ERROR_BYTES_MAX, IDLE_TIME};
 use crate::token::TokenSource;
 use crate::trust::{Trust, is_about_certificate};
 
@@ -159,6 +159,8 @@ pub(crate) struct Request<'a> {
     pub(crate) body: Option<serde_json::Value>,
     pub(crate) header: Option<(&'static str, Arc<str>)>,
     pub(crate) timeout: Duration,
+    /// Bytes of a good answer that are read.
+    pub(crate) answer_bytes_max: usize,
 }
 
 impl<'a> Request<'a> {
@@ -170,6 +172,7 @@ impl<'a> Request<'a> {
             body: None,
             header: None,
             timeout: CALL_TIMEOUT,
+            answer_bytes_max: ANSWER_BYTES_MAX,
         }
     }
 
@@ -254,7 +257,8 @@ impl Caller {
         request: Request<'_>,
     ) -> Result<(StatusCode, T), CallFailed> {
         let (status, bytes) = self.send(request).await?;
-        let body = serde_json::from_slice(&bytes).map_err(|error| self.malformed(&error))?;
+        let body =
+            serde_json::from_slice(&bytes).map_err(|error| self.malformed(error.to_string()))?;
         Ok((status, body))
     }
 
@@ -294,19 +298,41 @@ impl Caller {
             .await
             .map_err(|error| self.transport(&error))?;
         let status = response.status();
-        let bytes = response
-            .bytes()
-            .await
-            .map_err(|error| self.transport(&error))?;
         if status.is_success() {
-            return Ok((status, bytes.to_vec()));
+            let limit = request.answer_bytes_max;
+            let read = self.read(response, limit).await?;
+            let bytes = read
+                .map_err(|_| self.malformed(format!("the answer has more than {limit} bytes")))?;
+            return Ok((status, bytes));
         }
         if let (StatusCode::UNAUTHORIZED, TokenSource::Held(held), Some(token)) =
             (status, &self.token, &token)
         {
             held.refused(token);
         }
-        Err(self.refusal(status, bytes.get(..ERROR_BYTES_MAX).unwrap_or(&bytes)))
+        let (Ok(body) | Err(body)) = self.read(response, ERROR_BYTES_MAX).await?;
+        Err(self.refusal(status, &body))
+    }
+
+    /// Reads a body as it comes, so that no more is held than is allowed: of one that is longer only its beginning, as an
+    /// error.
+    async fn read(
+        &self,
+        mut response: reqwest::Response,
+        limit: usize,
+    ) -> Result<Result<Vec<u8>, Vec<u8>>, CallFailed> {
+        let mut body = Vec::new();
+        loop {
+            let chunk = response.chunk().await;
+            let Some(chunk) = chunk.map_err(|error| self.transport(&error))? else {
+                return Ok(Ok(body));
+            };
+            let room = limit.saturating_sub(body.len());
+            body.extend_from_slice(chunk.get(..room).unwrap_or(&chunk));
+            if chunk.len() > room {
+                return Ok(Err(body));
+            }
+        }
     }
 
     fn refusal(&self, status: StatusCode, body: &[u8]) -> CallFailed {
@@ -343,11 +369,9 @@ impl Caller {
         CallFailed::NoAnswer { url, detail }
     }
 
-    fn malformed(&self, error: &serde_json::Error) -> CallFailed {
-        CallFailed::Malformed {
-            url: self.base.to_string(),
-            detail: error.to_string(),
-        }
+    fn malformed(&self, detail: String) -> CallFailed {
+        let url = self.base.to_string();
+        CallFailed::Malformed { url, detail }
     }
 }
 

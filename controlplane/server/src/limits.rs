@@ -181,6 +181,9 @@ pub const EXPIRY_PAUSE: Duration = Duration::from_secs(3600);
 /// Life of a session unless the operator says otherwise, in seconds: 30 days.
 pub const SESSION_SECONDS: u64 = 30 * 24 * 3600;
 
+/// How long a sign-in that a provider vouched for goes on unless the operator says otherwise, in seconds: a working day.
+pub const SIGN_IN_SECONDS: u64 = 12 * 3600;
+
 /// Times that one network place may fail to prove who it is before it is slowed down: a fleet behind one address may
 /// come back with stale credentials at once.
 pub const AUTH_FAILURES_AT_ONCE: f64 = 200.0;
