@@ -1,0 +1,2 @@
+/** `Symbol.asyncDispose`, or what stands in for it where the language has none yet. */
+export declare const asyncDispose: typeof Symbol.asyncDispose;

@@ -1,0 +1,2 @@
+/** `Symbol.asyncDispose`, or what stands in for it where the language has none yet. */
+export const asyncDispose = Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose");
