@@ -3,7 +3,6 @@
 //   FELIX_PROGRAMS=target/debug node tests/browser/pictures.mjs docs/images
 //
 // Pages are this checkout's, whatever the programs were built with.
-import { existsSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 
 const HERE = import.meta.dirname;
@@ -11,30 +10,13 @@ const WHITEBOARD = join(HERE, '../../clients/typescript/examples/whiteboard/dist
 process.env.FELIX_CONSOLE ??= join(HERE, '../../gateway/console');
 const [images = 'docs/images'] = process.argv.slice(2);
 const { as, begin, end, feeding, felixctl, fresh, ready, shell } = await import('./console.mjs');
+const { Person, company, endAll } = await import('./bench.mjs');
 const { scribble } = await import(join(WHITEBOARD, 'examples/whiteboard/src/demo_strokes.js'));
 const { writeEdit } = await import(join(WHITEBOARD, 'examples/whiteboard/src/edits.js'));
 
-const KINDS = { html: 'text/html', js: 'text/javascript', css: 'text/css', svg: 'image/svg+xml' };
 const only = process.env.ONLY?.split(',');
 const wanted = (name) => only === undefined || only.some((one) => name.startsWith(one));
 const taken = (page, name) => page.screenshot({ path: resolve(images, `${name}.png`) });
-
-async function board(name, options, address = '?board=release-plan') {
-  const page = await fresh({ viewport: { width: 1280, height: 800 }, ...options });
-  await page.context().route((url) => url.origin === new URL(ready().gateway_url).origin, (route) => {
-    const path = new URL(route.request().url()).pathname;
-    const file = join(WHITEBOARD, path === '/' ? 'index.html' : path);
-    const kind = KINDS[file.split('.').at(-1)];
-    return kind !== undefined && existsSync(file) ? route.fulfill({ body: readFileSync(file), contentType: kind }) : route.fallback();
-  });
-  await page.goto(new URL(address, ready().whiteboard_url).href);
-  if (name === null) return page;
-  await page.click('#sign-in-button');
-  await page.fill('input[name=name]', name);
-  await page.click('button:has-text("Continue")');
-  await page.waitForSelector('html[data-connection=connected][data-loaded=true]');
-  return page;
-}
 
 /// Somebody who moves a cursor about and has the page drawn on, until he is stopped.
 async function moves(page, places) {
@@ -42,54 +24,62 @@ async function moves(page, places) {
 }
 
 async function whiteboard() {
-  // Who is first makes the board; then a plan is on it.
-  const ann = await board('Ada Lovelace');
-  for (const edit of scribble('sketch')) await felixctl(['pub', 'board-release-plan-edits', '--', JSON.stringify(writeEdit(edit))]);
-  await ann.waitForFunction(() => Number(document.documentElement.dataset.visible) > 10);
-  const kofi = await board('Kofi Mensah');
-  const linus = await board('Linus');
+  const firm = await company(0, ['release-plan', 'nothing-yet'], { byCookie: 1 });
+  const arrives = async (name, options, board = 'release-plan') => {
+    const person = await Person.at(firm.door.cables[0], options);
+    await person.opens(board);
+    await person.signsIn(name);
+    return person.page;
+  };
+  const plan = scribble('sketch').map((edit) => JSON.stringify({ value: JSON.stringify(writeEdit(edit)) }));
+  for (const line of plan) await firm.node.does('pub', 'board-release-plan-edits', '--', JSON.parse(line).value);
+  const [ann, kofi, linus] = [await arrives('ada'), await arrives('kofi'), await arrives('linus')];
   const shown = async (page, name) => {
     await moves(kofi, [[600, 420], [650, 470]]);
     await moves(linus, [[900, 360], [960, 330]]);
     await page.waitForTimeout(400);
     await taken(page, name);
   };
-  await ann.click('#zoom-fit');
   await shown(ann, 'whiteboard');
-  const phone = await board('Grace Hopper', { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, hasTouch: true, isMobile: true });
+  const small = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
+  const phone = await arrives('grace', { ...small, deviceScaleFactor: 2 });
   await shown(phone, 'whiteboard-phone');
-  const dark = await board('Grace Hopper', { colorScheme: 'dark' });
+  const dark = await arrives('grace', { colorScheme: 'dark' });
   await dark.click('#history');
-  await dark.waitForFunction(() => Number(document.querySelector('#slider').max) > 10);
-  await dark.fill('#slider', String(Math.round(Number(await dark.getAttribute('#slider', 'max')) * 0.7)));
+  await dark.waitForFunction((wanted) => Number(document.querySelector('#slider').max) >= wanted, plan.length);
+  await dark.fill('#slider', String(Math.round(plan.length * 0.7)));
   await dark.waitForTimeout(300);
   await taken(dark, 'whiteboard-history-dark');
-  if (wanted('more')) {
-    const darkPhone = await board('Grace Hopper', { viewport: { width: 390, height: 844 }, colorScheme: 'dark', hasTouch: true, isMobile: true });
-    await taken(darkPhone, 'more-phone-dark');
-    await darkPhone.tap('#history');
-    await darkPhone.waitForTimeout(500);
-    await taken(darkPhone, 'more-phone-history');
-    const none = await board('Zoe', {}, '?board=nothing-yet');
-    await taken(none, 'more-empty');
-    const nobody = await board(null);
-    await nobody.waitForSelector('#sign-in[open]');
-    await taken(nobody, 'more-sign-in');
-    await none.context().setOffline(true);
-    await none.waitForSelector('#connection[data-state=suspended]', { timeout: 20_000 }).catch(() => undefined);
-    await moves(none, [[300, 300]]);
-    await none.mouse.down();
-    await moves(none, [[500, 380], [700, 250]]);
-    await none.mouse.up();
-    await none.waitForTimeout(300);
-    await taken(none, 'more-offline');
-    await none.setViewportSize({ width: 390, height: 844 });
-    await none.waitForTimeout(300);
-    await taken(none, 'more-offline-phone');
-    await dark.click('#history-close');
-    await dark.keyboard.press('?');
-    await taken(dark, 'more-help-dark');
-  }
+  if (wanted('more')) await more(firm, arrives, dark, small);
+}
+
+async function more(firm, arrives, dark, small) {
+  const darkPhone = await arrives('grace', { ...small, colorScheme: 'dark' });
+  await taken(darkPhone, 'more-phone-dark');
+  await darkPhone.tap('#history');
+  await darkPhone.waitForTimeout(500);
+  await taken(darkPhone, 'more-phone-history');
+  const none = await arrives('zoe', {}, 'nothing-yet');
+  await taken(none, 'more-empty');
+  const nobody = await Person.at(firm.door.cables[0]);
+  await nobody.opens('release-plan');
+  await nobody.page.waitForSelector('#sign-in[open]');
+  await taken(nobody.page, 'more-sign-in');
+  await none.context().setOffline(true);
+  firm.door.cables[0].pull();
+  await none.waitForSelector('#retry:not([hidden])', { timeout: 20_000 });
+  await moves(none, [[300, 300]]);
+  await none.mouse.down();
+  await moves(none, [[500, 380], [700, 250]]);
+  await none.mouse.up();
+  await none.waitForTimeout(300);
+  await taken(none, 'more-offline');
+  await none.setViewportSize({ width: 390, height: 844 });
+  await none.waitForTimeout(300);
+  await taken(none, 'more-offline-phone');
+  await dark.click('#history-close');
+  await dark.keyboard.press('?');
+  await taken(dark, 'more-help-dark');
 }
 
 async function lived() {
@@ -157,10 +147,14 @@ async function console_() {
   for (const stop of stops) stop();
 }
 
-await begin();
 try {
   if (wanted('whiteboard') || wanted('more')) await whiteboard();
-  if (wanted('console') || wanted('more')) await console_();
+  await endAll();
+  if (wanted('console') || wanted('more')) {
+    await begin();
+    await console_();
+  }
 } finally {
   await end();
+  await endAll();
 }
