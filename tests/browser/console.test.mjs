@@ -22,7 +22,7 @@ before(async () => {
     await felixctl(['pub', stream], `${lines.join('\n')}\n`);
   }
   await felixctl(['group', 'create', 'orders', 'shipping', '--at', '120']);
-  await felixctl(['group', 'create', 'clicks', 'sessionizer', '--at', '40']);
+  await felixctl(['group', 'create', 'clicks', 'sessionizer']);
   await felixctl(['group', 'create', 'invoices', 'mailer', '--at', 'latest']);
   await felixctl(['cache', 'put', 'config', 'theme', '"light"']);
   await felixctl(['cache', 'put', 'config', 'theme', '"dark"']);

@@ -84,10 +84,12 @@ test('its types hold under a strict compiler that looks into them, with the DOM 
     }
     export const ways = [SignIn, GatewaySignIn];
   `);
-  for (const lib of ['ES2022,DOM', 'ES2022', 'ESNext,DOM']) {
+  const page = ['--types', ''];
+  const program = ['--types', 'node', '--typeRoots', join(PACKAGE, 'node_modules/@types')];
+  for (const around of [['--lib', 'ES2022,DOM', ...page], ['--lib', 'ESNext,DOM', ...page], ['--lib', 'ES2022', ...program]]) {
     for (const resolution of [['--module', 'NodeNext'], ['--module', 'ESNext', '--moduleResolution', 'bundler']]) {
-      const args = ['--noEmit', '--strict', '--exactOptionalPropertyTypes', '--skipLibCheck', 'false', '--target', 'ES2022', '--types', '', '--lib', lib, ...resolution];
-      await run(TSC, [...args, 'typed/use.ts']).catch(({ stdout }) => assert.fail(`${lib} ${resolution}:\n${stdout}`));
+      const args = ['--noEmit', '--strict', '--exactOptionalPropertyTypes', '--skipLibCheck', 'false', '--target', 'ES2022', ...around, ...resolution];
+      await run(TSC, [...args, 'typed/use.ts']).catch(({ stdout }) => assert.fail(`${around} ${resolution}:\n${stdout}`));
     }
   }
 });

@@ -7,6 +7,12 @@ export interface SignInRequest {
     /** A redirect is not followed: its status is 0. */
     readonly redirect?: "manual";
 }
+/** The part of `sessionStorage` that is used. */
+export interface SignInStorage {
+    getItem(name: string): string | null;
+    setItem(name: string, value: string): void;
+    removeItem(name: string): void;
+}
 /** What signing in needs of the page; tests bring their own. */
 export interface SignInPage {
     href(): string;
@@ -14,7 +20,7 @@ export interface SignInPage {
     replace(path: string): void;
     /** Leaves for another page. */
     go(url: string): void;
-    readonly storage: Pick<Storage, "getItem" | "setItem" | "removeItem">;
+    readonly storage: SignInStorage;
     fetch(url: string, init: SignInRequest): Promise<{
         status: number;
         body: unknown;

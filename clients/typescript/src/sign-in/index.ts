@@ -16,7 +16,7 @@ export { SignInError } from "./error.js";
 export type { Account } from "./error.js";
 export { GatewaySignIn } from "./gateway.js";
 export type { GatewaySignInOptions } from "./gateway.js";
-export type { SignInPage, SignInRequest } from "./page.js";
+export type { SignInPage, SignInRequest, SignInStorage } from "./page.js";
 
 export interface SignInOptions {
   /** Where the gateway says how to sign in: `/oidc` when absent. */

@@ -8,6 +8,13 @@ export interface SignInRequest {
   readonly redirect?: "manual";
 }
 
+/** The part of `sessionStorage` that is used. */
+export interface SignInStorage {
+  getItem(name: string): string | null;
+  setItem(name: string, value: string): void;
+  removeItem(name: string): void;
+}
+
 /** What signing in needs of the page; tests bring their own. */
 export interface SignInPage {
   href(): string;
@@ -15,7 +22,7 @@ export interface SignInPage {
   replace(path: string): void;
   /** Leaves for another page. */
   go(url: string): void;
-  readonly storage: Pick<Storage, "getItem" | "setItem" | "removeItem">;
+  readonly storage: SignInStorage;
   fetch(url: string, init: SignInRequest): Promise<{ status: number; body: unknown }>;
   random(bytes: number): Uint8Array;
   sha256(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array>;
