@@ -106,6 +106,28 @@ fn a_directory_of_which_a_part_is_missing_is_refused() {
 }
 
 #[test]
+fn a_member_whose_disk_forgot_is_refused_at_every_start_and_not_only_at_the_first() {
+    let disk = Arc::new(SimDisk::new(1));
+    let dir = Path::new("/data");
+    let ledger = alone(Arc::clone(&disk) as _, dir);
+    append(&ledger, 0, &["a"]);
+    append(&ledger, 1, &["acknowledged"]);
+    drop(ledger);
+    crate::ledger::disk::tests::rot(&disk, &dir.join(RAFT).join("log-0"));
+    for _ in 0..3 {
+        let start = RaftLedger::open_in(
+            Arc::clone(&disk) as _,
+            dir,
+            None,
+            options(1, BTreeMap::new(), false),
+            None,
+        );
+        let refused = start.unwrap_err().to_string();
+        assert!(refused.contains("forgotten what it promised"), "{refused}");
+    }
+}
+
+#[test]
 fn a_stopped_member_claims_no_leadership_and_confirms_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let ledger = alone(Arc::new(RealDisk), dir.path());
