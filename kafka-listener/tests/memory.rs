@@ -22,7 +22,7 @@ mod tests {
 
     fn spent(request: &[u8]) -> usize {
         let region = Region::new(ALLOCATOR);
-        readable(request);
+        let _ = readable(request);
         region.change().bytes_allocated
     }
 

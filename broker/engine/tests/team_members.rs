@@ -47,6 +47,8 @@ struct Member {
     name: &'static str,
     epoch: i64,
     held: BTreeSet<Partition>,
+    /// It has a name that it keeps, the same for all that have one.
+    instance: bool,
 }
 
 impl Member {
@@ -55,6 +57,7 @@ impl Member {
             name,
             epoch: 0,
             held: BTreeSet::new(),
+            instance: false,
         }
     }
 
@@ -63,7 +66,7 @@ impl Member {
         Beat {
             who: Who {
                 member: self.name.into(),
-                instance: None,
+                instance: self.instance.then(|| "i".into()),
             },
             epoch: self.epoch,
             rack: None,
@@ -247,6 +250,44 @@ fn who_got_a_partition_by_a_later_record_has_it() {
     served.settle(1_006, &mut [&mut a, &mut b]);
     assert_eq!(a.held.len() + b.held.len(), 4);
     assert!(a.held.is_disjoint(&b.held));
+}
+
+#[test]
+fn nothing_is_left_to_nobody_when_the_log_did_not_get_that_a_member_left() {
+    let (mut served, mut a, mut b) = two_members();
+    b.epoch = -1;
+    let (_, lost) = served.ask(2, &b);
+    assert!(!lost.is_empty());
+    let mut c = Member::new("c");
+    served.beat(3, &mut c);
+    // By the log the one that left has a share still, until its session is over.
+    let mut served = served.restart(10);
+    served.settle(11, &mut [&mut a, &mut c]);
+    let mut effects = Vec::new();
+    served.core.tick(TimeMs(1_010), &mut effects);
+    served.settle(1_010, &mut [&mut a, &mut c]);
+    assert_eq!(a.held.len() + c.held.len(), 4);
+    assert!(a.held.is_disjoint(&c.held));
+}
+
+#[test]
+fn an_instance_is_the_one_that_came_last_also_when_a_later_record_names_another() {
+    let mut served = Served::new(Vec::new(), 0);
+    let mut a = Member::new("a");
+    a.instance = true;
+    served.beat(1, &mut a);
+    // It is gone, which the log does not get, and another process has its name.
+    served.core.tick(TimeMs(1_001), &mut Vec::new());
+    let mut b = Member::new("b");
+    b.instance = true;
+    served.beat(1_002, &mut b);
+    let mut served = served.restart(1_003);
+    served.settle(1_004, &mut [&mut b]);
+    let mut served = served.restart(1_005);
+    served.settle(1_006, &mut [&mut b]);
+    assert_eq!(b.shards(), [0, 1, 2, 3]);
+    let (refused, _) = served.ask(1_007, &a);
+    assert!(refused.is_err(), "{refused:?}");
 }
 
 #[test]

@@ -343,8 +343,8 @@ impl Consumer {
         self.epoch += 1;
     }
 
-    /// Decides the shares anew.
-    fn share_out(&mut self) {
+    /// Decides the shares anew; whether they are others than before.
+    fn share_out(&mut self) -> bool {
         // One that was told of a stream before another takes it for as wide as that one.
         let mut widths: BTreeMap<u64, u32> = BTreeMap::new();
         for topic in self.topics() {
@@ -353,13 +353,16 @@ impl Consumer {
         }
         let wishes: Vec<Wish> = self.members.values().map(Member::wish).collect();
         let shares = share_out(self.assignor(), &widths, &wishes);
+        let mut changed = false;
         for ((id, member), share) in self.members.iter_mut().zip(shares) {
             if member.kept.target != share {
                 member.kept.target = share;
                 self.touched.insert(id.clone());
+                changed = true;
             }
         }
         self.target_epoch = self.epoch;
+        changed
     }
 
     /// Brings a member nearer to its share, and says what it may hold.
@@ -396,8 +399,8 @@ impl Consumer {
 
     /// The log has a member as it was, or that it was one no more.
     ///
-    /// Who has a partition by a later record has it: it was given out when nobody had it any more, and that the one before
-    /// gave it back is in a record that the log did not get.
+    /// Who has a partition or an instance by a later record has it: it got it when nobody had it any more, and that the one
+    /// before gave it up is in a record that the log did not get.
     pub(super) fn restore(&mut self, id: &MemberId, kept: Option<KeptMember>) {
         let Some(kept) = kept else {
             let gone = self.members.remove(id);
@@ -412,8 +415,12 @@ impl Consumer {
             other.lose(&kept.assigned);
             other.lose(&kept.revoking);
         }
-        if let Some(instance) = &kept.instance {
-            self.instances.insert(instance.clone(), id.clone());
+        if let Some(instance) = &kept.instance
+            && let Some(before) = self.instances.insert(instance.clone(), id.clone())
+            && before != *id
+        {
+            self.members.remove(&before);
+            self.touched.insert(before);
         }
         self.members.insert(id.clone(), Member::restored(kept));
     }
@@ -428,6 +435,11 @@ impl Consumer {
     pub(super) fn resume(&mut self, now: TimeMs) {
         for member in self.members.values_mut() {
             member.resume(now, self.options.session_ms);
+        }
+        // They fit as they are, unless the log did not get some.
+        if self.share_out() {
+            self.epoch += 1;
+            self.target_epoch = self.epoch;
         }
     }
 

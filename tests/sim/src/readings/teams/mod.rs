@@ -147,12 +147,21 @@ impl Reading for Teams {
     fn act(&mut self, machine: &mut Machine, ending: bool) {
         self.tick(machine);
         let member = machine.random.index(MEMBERS);
-        match machine.random.below(10) {
+        match machine.random.below(9) {
             0..=4 => self.classic_acts(machine, member, ending),
             5..=7 => self.consumer_beats(machine, member, ending),
             _ if ending => {}
-            8 => self.commits(machine, member),
             _ => self.goes(machine, member),
+        }
+        // Most of the time nobody has a partition to commit for.
+        let commits = if ending {
+            0
+        } else {
+            machine.random.pick([0, 2, 6])
+        };
+        for _ in 0..commits {
+            let member = machine.random.index(MEMBERS);
+            self.commits(machine, member);
         }
     }
 
