@@ -264,9 +264,9 @@ export async function company(people, boards, { byCookie = 0 } = {}) {
   for (const board of boards) await node.board(board);
   await node.does('idp', 'add', provider.issuer, '--audience', CLIENT);
   await node.does('rbac', 'grouping', 'add', `group:${provider.issuer}#drawers`, 'role:drawers');
-  const gateway = new Gateway(node, provider.issuer, cables.splice(0, people));
+  const gateway = new Gateway(node, provider.issuer, cables.slice(0, people));
   await gateway.start();
-  const door = byCookie === 0 ? null : new Gateway(node, provider.issuer, cables, 'auto');
+  const door = byCookie === 0 ? null : new Gateway(node, provider.issuer, cables.slice(people), 'auto');
   await door?.start();
   return { provider, node, gateway, cables: gateway.cables, door };
 }

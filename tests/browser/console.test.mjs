@@ -213,6 +213,7 @@ test('a person without rights is shown none of it, and who signs out leaves noth
   assert.match(await page.textContent('.facts'), /ada|[0-9a-f]{64}/i);
   await page.click('button:has-text("Sign out")');
   await page.waitForSelector('.sign-in');
+  assert.match(await page.getAttribute('.sign-in a', 'href'), /&prompt=login$/);
   assert.equal((await page.evaluate(async () => (await fetch('/console/api/me')).status)), 401);
   assert.doesNotMatch(await page.textContent('body'), /Ada|[0-9a-f]{64}/);
   await page.context().close();

@@ -82,6 +82,20 @@ test('signing out ends the other tab too, and the next person is asked who it is
   assert.doesNotMatch(await kept(gwen), /gwen/i);
 });
 
+test('a browser that keeps no such cookie is signed in by its page at the next try', async () => {
+  const ivy = await Person.at(firm.door.cables[1]);
+  await ivy.opens('plans');
+  // As it is after coming back from the provider with nothing to show for it.
+  await ivy.page.evaluate(() => sessionStorage.setItem('felix.whiteboard.away', '1'));
+  await ivy.page.reload();
+  await ivy.signsIn('ivy');
+  await ivy.draws(2, 5);
+  edits += 2;
+  await agree([ann, gwen, ivy], edits);
+  assert.ok(ivy.sent.some((text) => text.includes('"join"') && text.includes('"token"')));
+  assert.deepEqual(ivy.faults, []);
+});
+
 test('no page broke a rule of its policy or threw', () => {
   assert.deepEqual([...ann.faults, ...gwen.faults], []);
 });

@@ -15,7 +15,8 @@ const { scribble } = await import(join(WHITEBOARD, 'examples/whiteboard/src/demo
 const { writeEdit } = await import(join(WHITEBOARD, 'examples/whiteboard/src/edits.js'));
 
 const only = process.env.ONLY?.split(',');
-const wanted = (name) => only === undefined || only.some((one) => name.startsWith(one));
+// `ONLY=whiteboard` or `console`; `ONLY=more` makes one of every view, to look through.
+const wanted = (name) => (only === undefined ? name !== 'more' : only.some((one) => name.startsWith(one)));
 const taken = (page, name) => page.screenshot({ path: resolve(images, `${name}.png`) });
 
 /// Somebody who moves a cursor about and has the page drawn on, until he is stopped.
@@ -92,7 +93,7 @@ async function lived() {
   for (const [stream, group, at] of [['orders', 'billing', '2100'], ['orders', 'shipping', 'latest'], ['clicks', 'sessionizer', '400'], ['invoices', 'mailer', 'latest'], ['telemetry', 'alerts', '900']]) {
     await felixctl(['group', 'create', stream, group, '--at', at]);
   }
-  for (let round = 0; round < 4; round += 1) await shell("felixctl group consume orders billing --exec 'echo no such customer >&2; false' --delay 1ms", 3);
+  await shell("felixctl group poll orders billing --max 4 && for at in 1 2 3 4 5 6; do felixctl group nack orders billing 2100 2101 2102; felixctl group poll orders billing --max 3; done", 20);
   for (const value of ['"light"', '"dark"', '"auto"', '"dark"']) await felixctl(['cache', 'put', 'config', 'theme', value]);
   await felixctl(['cache', 'put', 'config', 'limits', '{"rate": 100, "burst": 400}']);
   await felixctl(['cache', 'put', 'config', 'banner', '{"text": "We move on Sunday", "until": "2026-12-06"}', '--ttl', '2h']);

@@ -39,8 +39,9 @@ export async function browse(part) {
         line.refresh();
         return guarded(list, signal, () => (look.q === "" ? page(part, look, { say, list, reload, moved }) : search(part, look, { say, list, reload, moved })));
     };
-    const moved = () => {
-        form.sync();
+    const moved = (fields) => {
+        if (fields)
+            form.sync();
         line.refresh();
     };
     root.append(form.node, say, list, line);
@@ -114,11 +115,12 @@ async function page(part, look, place, query = request(look)) {
     };
     const next = () => (found.next === null ? undefined : void reload({ from: String(found.next) }));
     look.shown = found.from;
-    if (look.from !== "newest" || "from" in query || query["before"] !== "end") {
+    const chosen = look.from !== "newest" || "from" in query || query["before"] !== "end";
+    if (chosen) {
         look.from = String(found.from);
         setQuery({ from: found.from });
     }
-    place.moved();
+    place.moved(chosen);
     const last = found.records.at(-1)?.offset;
     fill(say, h("b", { "data-from": found.from }, `From offset ${count(found.from)}`), h("span", { class: "muted" }, `${plural(found.records.length, "record")}${last === undefined || last === null ? "" : `, to ${count(last)}`} · the shard holds ${count(found.start)} to ${found.end === found.start ? "nothing" : count(found.end - 1)}`), h("span", { class: "grow" }), h("button", { type: "button", class: "small", "data-page": "back", disabled: found.previous === null, onclick: () => void back() }, "← Older"), h("button", { type: "button", class: "small", "data-page": "next", disabled: found.next === null, onclick: next }, "Newer →"));
     fill(list, found.records.length === 0 ? none(space, stream.stream, found) : records(part, found.records, look.as));
@@ -173,7 +175,7 @@ async function search(part, look, { say, list, moved }) {
     const matches = [];
     let from = look.from === "newest" ? Math.max(shard?.start ?? 0, (shard?.end ?? 0) - look.window) : look.from;
     look.shown = typeof from === "number" ? from : null;
-    moved();
+    moved(false);
     let scanned = 0;
     let finished = false;
     const draw = () => {

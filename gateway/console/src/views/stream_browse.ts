@@ -60,9 +60,9 @@ export async function browse(part: Part): Promise<void> {
     line.refresh();
     return guarded(list, signal, () => (look.q === "" ? page(part, look, { say, list, reload, moved }) : search(part, look, { say, list, reload, moved })));
   };
-  // Where the page begins is known when it is there; the fields and the command then say so.
-  const moved = () => {
-    form.sync();
+  // Where the page begins is known when it is there; the command then says so, and the fields if they were not left to choose.
+  const moved = (fields: boolean) => {
+    if (fields) form.sync();
     line.refresh();
   };
   root.append(form.node, say, list, line);
@@ -76,7 +76,7 @@ interface Place {
   say: HTMLElement;
   list: HTMLElement;
   reload: Reload;
-  moved(): void;
+  moved(fields: boolean): void;
 }
 
 /** Which of the ways to begin a position is. */
@@ -162,11 +162,12 @@ async function page(part: Part, look: Look, place: Place, query = request(look))
   };
   const next = () => (found.next === null ? undefined : void reload({ from: String(found.next) }));
   look.shown = found.from;
-  if (look.from !== "newest" || "from" in query || query["before"] !== "end") {
+  const chosen = look.from !== "newest" || "from" in query || query["before"] !== "end";
+  if (chosen) {
     look.from = String(found.from);
     setQuery({ from: found.from });
   }
-  place.moved();
+  place.moved(chosen);
   const last = found.records.at(-1)?.offset;
   fill(
     say,
@@ -239,7 +240,7 @@ async function search(part: Part, look: Look, { say, list, moved }: Place): Prom
   const matches: Rec[] = [];
   let from: string | number = look.from === "newest" ? Math.max(shard?.start ?? 0, (shard?.end ?? 0) - look.window) : look.from;
   look.shown = typeof from === "number" ? from : null;
-  moved();
+  moved(false);
   let scanned = 0;
   let finished = false;
   const draw = () => {

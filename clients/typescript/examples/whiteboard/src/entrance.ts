@@ -12,11 +12,16 @@ export interface Guest {
   readonly client: Pick<ClientOptions, "url" | "token">;
 }
 
+/** Set while the browser is away to sign in at the gateway. */
+const AWAY = "felix.whiteboard.away";
+
 export class Entrance {
   readonly #here = new SignIn();
   readonly #gateway = new GatewaySignIn();
   readonly #wanted = document.querySelector<HTMLMetaElement>("meta[name=felix-sign-in]")?.content ?? "auto";
   #byCookie = false;
+  /** It came back without a cookie: some browsers keep none of a plain `http` address, not even on this machine. */
+  #cookieLost = false;
   /** Whoever was here may not come in; the provider would only send the same person again. */
   #another = false;
 
@@ -28,12 +33,17 @@ export class Entrance {
     // A gateway that cannot be asked is no reason not to offer the other way.
     const account = await this.#gateway.resume().catch(() => null);
     this.#byCookie = account !== null;
+    this.#cookieLost = account === null && sessionStorage.getItem(AWAY) !== null;
+    sessionStorage.removeItem(AWAY);
     return account === null ? null : { account, client: { url: "/ws" } };
   }
 
   /** Leaves for the provider. */
   async begin(): Promise<void> {
-    if (this.#wanted !== "page" && (await this.#gateway.offered())) return this.#gateway.begin({ anotherPerson: this.#another });
+    if (this.#wanted !== "page" && !this.#cookieLost && (await this.#gateway.offered())) {
+      sessionStorage.setItem(AWAY, "1");
+      return this.#gateway.begin({ anotherPerson: this.#another });
+    }
     await this.#here.begin();
   }
 
