@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 from browser import openssl
-from gateway import World, gateway, subscriptions, world
+from browsers.front import World, gateway, subscriptions, world
 
 # Each has as many browsers as stand for him; a person's sessions are bounded.
 PEOPLE = 250

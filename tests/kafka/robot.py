@@ -18,6 +18,7 @@ import harness  # noqa: E402
 from harness import check  # noqa: E402
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR = 0, 1, 2, 3, 10
+OFFSET_COMMIT, OFFSET_FETCH = 8, 9
 SASL_HANDSHAKE, API_VERSIONS, INIT_PRODUCER_ID, SASL_AUTHENTICATE = 17, 18, 22, 36
 MOST = 2**31 - 1
 
@@ -440,6 +441,26 @@ def transactions_are_refused_and_nothing_waits(node):
         assert error == 53 and b"transactions are not served" in answer
         answer = wire.ask(INIT_PRODUCER_ID, 1, text("my-transaction") + struct.pack(">i", 1000))
         assert struct.unpack(">h", answer[4:6]) == (53,)
+
+
+@check
+def positions_are_stable_when_a_transaction_was_refused(node):
+    topic, group = node.create_stream(), "robot-stable"
+    with Wire(node) as wire:
+        answer = wire.ask(INIT_PRODUCER_ID, 1, text("my-transaction") + struct.pack(">i", 1000))
+        assert struct.unpack(">h", answer[4:6]) == (53,)
+        position = struct.pack(">iq", 0, 7) + text("")
+        commit = text(group) + struct.pack(">i", -1) + text("") + struct.pack(">q", -1)
+        wire.ask(OFFSET_COMMIT, 2, commit + array(text(topic) + array(position)))
+        # Version 7 asks for positions that no open transaction may still change.
+        name = bytes([len(topic) + 1]) + topic.encode()
+        asked = bytes([len(group) + 1]) + group.encode() + b"\x02" + name + b"\x02\0\0\0\0\0" + b"\x01\0"
+        answer = wire.ask(OFFSET_FETCH, 7, asked, flexible=True)
+        place = answer.index(name) + len(name) + 1
+        partition, offset = struct.unpack(">iq", answer[place : place + 12])
+        epoch_and_metadata = 4 + 1
+        (error,) = struct.unpack(">h", answer[place + 12 + epoch_and_metadata :][:2])
+        assert (partition, offset, error) == (0, 7, 0), answer
 
 
 @check

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use felix_engine::membership::{LedInput, LedOptions, Who};
 use felix_engine::teams::{
     Assignor, Beat, Change, CommitAsk, Consumer, ConsumerOptions, Coordinator, Held, NotHeld,
-    Partition, Position, TeamEffect, TeamId, TeamOptions, Topic, TopicName,
+    Partition, Position, Replay, TeamEffect, TeamId, TeamOptions, Topic, TopicName,
 };
 use felix_engine::{Ticket, membership::JoinLed};
 use felix_model::TimeMs;
@@ -234,9 +234,9 @@ fn write(coordinator: &mut Coordinator, log: &mut Vec<Change>, changes: Vec<Chan
 }
 
 fn replayed(log: &[Change]) -> Coordinator {
-    let mut again = Coordinator::new(OPTIONS);
-    log.iter().for_each(|change| again.apply(change.clone()));
-    again
+    let mut replay = Replay::new(OPTIONS);
+    log.iter().for_each(|change| replay.take(change.clone()));
+    replay.done(TimeMs(1))
 }
 
 fn nobody() -> Who {

@@ -5,6 +5,8 @@
 //! Whatever a call needs to know of order: calls are sent in the order in which [`RawStream::send_append`] returned, and are
 //! answered in any order.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use felix_wire::extension::raw::*;
@@ -13,7 +15,7 @@ use felix_wire::publish::Names;
 
 use crate::asks::{Dispatched, How, Repeat};
 use crate::client::Client;
-use crate::error::{CallFailed, Retry};
+use crate::error::{CallFailed, ConnectFailed, Retry};
 
 /// Raw calls in the name of the client's tenant. Cheap to make and to clone.
 #[derive(Clone, Debug)]
@@ -27,11 +29,37 @@ pub struct Raw {
 pub struct RawStream {
     raw: Raw,
     names: Names,
+    underway: Underway,
 }
 
 /// An append on its way. Dropped, it may be carried out all the same.
 #[derive(Debug)]
-pub struct Appending(Dispatched<RawAppend>);
+pub struct Appending {
+    stream: RawStream,
+    append: RawAppend,
+    sent: Dispatched<RawAppend>,
+    flight: Flight,
+}
+
+/// The appends of a stream that are not answered yet, by shard.
+#[derive(Clone, Debug, Default)]
+struct Underway(Arc<Mutex<HashMap<u32, OfShard>>>);
+
+#[derive(Debug, Default)]
+struct OfShard {
+    unanswered: u32,
+    /// How many were begun since the first of them.
+    begun: u64,
+}
+
+/// One append's place among those of its shard.
+#[derive(Debug)]
+struct Flight {
+    underway: Underway,
+    shard: u32,
+    /// Nothing was on its way before it.
+    is_first: bool,
+}
 
 impl Client {
     /// Raw calls. Each of these handles uses one of the client's connections.
@@ -53,6 +81,7 @@ impl Raw {
         Ok(RawStream {
             raw: self.clone(),
             names: self.names(namespace, stream)?,
+            underway: Underway::default(),
         })
     }
 
@@ -119,8 +148,8 @@ impl Raw {
 }
 
 impl RawStream {
-    /// Appends a batch and waits for the answer. Neither repeated nor sent to another broker: whoever has several in
-    /// flight would have them overtaken.
+    /// Appends a batch and waits for the answer. It is not repeated, as what was sent behind it would overtake it. Alone on
+    /// its way to its shard it goes on to the broker that leads it, if the one that was asked names that.
     ///
     /// # Errors
     /// [`CallFailed`]; [`CallFailed::raw_error`] says what it is in the Kafka protocol.
@@ -135,10 +164,14 @@ impl RawStream {
     pub async fn send_append(&self, append: RawAppend) -> Result<Appending, CallFailed> {
         let how = self.raw.how(Repeat::Never, Duration::ZERO);
         let inner = &self.raw.client.inner;
-        inner
-            .dispatch(&self.names, append, how)
-            .await
-            .map(Appending)
+        let flight = self.underway.begin(append.shard);
+        let sent = inner.dispatch(&self.names, append.clone(), how).await?;
+        Ok(Appending {
+            stream: self.clone(),
+            append,
+            sent,
+            flight,
+        })
     }
 
     /// Looks for offsets, by time or by their place.
@@ -180,7 +213,57 @@ impl Appending {
     /// # Errors
     /// [`CallFailed`]; [`CallFailed::raw_error`] says what it is in the Kafka protocol.
     pub async fn answer(self) -> Result<RawAppended, CallFailed> {
-        self.0.answer().await
+        let (failed, leader) = match self.sent.answer().await {
+            Ok(appended) => return Ok(appended),
+            Err(failed) => failed,
+        };
+        let Some(leader) = leader.filter(|_| self.flight.is_alone()) else {
+            return Err(failed);
+        };
+        // Nothing was written, and nothing can be overtaken.
+        let Raw { client, .. } = &self.stream.raw;
+        let how = self.stream.raw.how(Repeat::Never, Duration::ZERO);
+        let names = &self.stream.names;
+        client.inner.ask_at(leader, names, self.append, how).await
+    }
+}
+
+impl Underway {
+    fn begin(&self, shard: u32) -> Flight {
+        let mut shards = self.shards();
+        let of_shard = shards.entry(shard).or_default();
+        of_shard.unanswered += 1;
+        of_shard.begun += 1;
+        Flight {
+            underway: self.clone(),
+            shard,
+            is_first: of_shard.unanswered == 1,
+        }
+    }
+
+    fn shards(&self) -> MutexGuard<'_, HashMap<u32, OfShard>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Flight {
+    /// Whether nothing else is, or was while it was, on its way.
+    fn is_alone(&self) -> bool {
+        let shards = self.underway.shards();
+        let begun = shards.get(&self.shard).map(|of_shard| of_shard.begun);
+        self.is_first && begun == Some(1)
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let mut shards = self.underway.shards();
+        if let Some(of_shard) = shards.get_mut(&self.shard) {
+            of_shard.unanswered -= 1;
+            if of_shard.unanswered == 0 {
+                shards.remove(&self.shard);
+            }
+        }
     }
 }
 
@@ -190,6 +273,10 @@ impl CallFailed {
     #[must_use]
     pub fn raw_error(&self) -> RawError {
         match self {
+            // Nothing that whoever asks does will help: an operator must give another certificate.
+            Self::Connect(ConnectFailed::Certificate { .. }) => {
+                RawError::ClusterAuthorizationFailed
+            }
             Self::Connect(_) | Self::NotSent { .. } => RawError::NotLeader,
             Self::Refused(refused) => {
                 let code = felix_wire::Code::from_name(&refused.code);

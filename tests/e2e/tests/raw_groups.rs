@@ -291,3 +291,32 @@ async fn the_broker_shares_out_where_members_leave_it_to_it() {
         ("Stable", "uniform")
     );
 }
+
+#[tokio::test]
+async fn members_of_the_consumer_protocol_keep_what_they_have_through_a_kill() {
+    let (home, node, client) = started().await;
+    let raw = client.raw();
+    let beat = async |raw: &Raw, beat| raw.group(beat, Duration::ZERO).await.unwrap();
+    let one = beat(&raw, beating("one", 0)).await;
+    let two = beat(&raw, beating("two", 0)).await;
+    let less = beat(&raw, beating("one", one.epoch)).await;
+    let mut given_back = beating("one", less.epoch);
+    given_back.held = less.assigned.clone();
+    let one = beat(&raw, given_back).await;
+    let two = beat(&raw, beating("two", two.epoch)).await;
+    let held = two.assigned.unwrap();
+    assert_eq!(held.iter().next().unwrap().shards.len(), 2);
+    client.close().await;
+    node.kill().await.unwrap();
+
+    let node = home.start().await.unwrap();
+    let client = node.client().await.unwrap();
+    let raw = client.raw();
+    // The first that is heard is a new one: it gets nothing of those that are not heard yet.
+    let three = beat(&raw, beating("three", 0)).await;
+    assert_eq!((three.error, three.assigned.unwrap().len()), (0, 0));
+    assert!(three.epoch > two.epoch);
+    for (member, epoch) in [("one", one.epoch), ("two", two.epoch)] {
+        assert_eq!(beat(&raw, beating(member, epoch)).await.error, 0, "{member}");
+    }
+}

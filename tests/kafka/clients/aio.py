@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -118,6 +119,17 @@ class Client(Logins):
             first, second = await self.read(topic, 2)
             assert list(first.headers) == headers and first.timestamp == 1234567890123
             assert (second.key, second.value) == (b"gone", None)
+
+        asyncio.run(run())
+
+    def sees_the_times_of_the_broker(self):
+        async def run():
+            topic, before = self.node.create_stream(timestamps="append"), int(time.time() * 1000)
+            async with AIOKafkaProducer(**self.base) as producer:
+                acked = await producer.send_and_wait(topic, b"value", timestamp_ms=1)
+            found = (await self.read(topic, 1))[0]
+            assert found.timestamp_type == 1 and found.timestamp >= before - 1000, found
+            assert acked.timestamp == found.timestamp, acked
 
         asyncio.run(run())
 

@@ -101,6 +101,33 @@ class Client(Logins):
         assert (second.key(), second.value()) == (b"gone", None)
         assert (third.key(), third.value() or b"") == (None, b"")
 
+    def sees_the_times_of_the_broker(self):
+        topic, before = self.node.create_stream(timestamps="append"), int(time.time() * 1000)
+        producer, acked = Producer(self.base), []
+        producer.produce(topic, b"value", timestamp=1, on_delivery=lambda error, message: acked.append(message))
+        assert producer.flush(30) == 0
+        kind, at = self.read(topic, 1)[0].timestamp()
+        assert kind == confluent_kafka.TIMESTAMP_LOG_APPEND_TIME and at >= before - 1000, (kind, at)
+        assert acked[0].timestamp() == (kind, at), acked[0].timestamp()
+
+    def is_slowed_by_a_quota(self):
+        slowed, wrong = [], []
+
+        def delivered(error, _):
+            if error:
+                wrong.append(error)
+
+        with rows.slow_topic(self.node) as topic:
+            producer = Producer({**self.base, "throttle_cb": lambda event: slowed.append(event.throttle_time)})
+
+            def sent():
+                producer.produce(topic, b"x" * 10_000, on_delivery=delivered)
+                producer.flush(30)
+                return any(slowed)
+
+            rows.until(sent)
+            assert producer.flush(60) == 0 and not wrong, wrong
+
     def sends_large_messages(self):
         topic = self.node.create_stream()
         self.produce(topic, [b"x" * 900_000])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import kafka
 from clients import rows
@@ -139,6 +140,28 @@ class Client(Logins):
         assert [(name, value) for name, value in first.headers] == [("h", b"a"), ("h", b"b")]
         assert (first.key, first.timestamp) == (b"key", 1234567890123)
         assert (second.key, second.value) == (b"gone", None)
+
+    def sees_the_times_of_the_broker(self):
+        topic, before = self.node.create_stream(timestamps="append"), int(time.time() * 1000)
+        producer = KafkaProducer(**self.base)
+        acked = producer.send(topic, b"value", timestamp_ms=1).get(30)
+        producer.close()
+        found = self.read(topic, 1)[0]
+        assert found.timestamp_type == 1 and found.timestamp >= before - 1000, found
+        assert acked.timestamp == found.timestamp, acked
+
+    def is_slowed_by_a_quota(self):
+        with rows.slow_topic(self.node) as topic:
+            producer = KafkaProducer(**self.base)
+
+            def sent():
+                producer.send(topic, b"x" * 10_000).get(60)
+                found = producer.metrics()
+                slowed = [of["throttle-time-max"] for of in found.values() if "throttle-time-max" in of]
+                return any(one > 0 for one in slowed)
+
+            rows.until(sent)
+            producer.close()
 
     def sends_large_messages(self):
         topic = self.node.create_stream()

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import tempfile
+import time
 
 from clients import rows
 from clients.logins import Logins
@@ -120,6 +121,12 @@ class Client(Logins):
         first, second = (json.loads(line) for line in self.consume(topic, "-o", "beginning", "-J"))
         assert (first["key"], first["payload"], first["headers"]) == ("key", "value", ["h", "a", "h", "b"])
         assert (second["key"], second["payload"]) == ("gone", None) and second["ts"] > 0
+
+    def sees_the_times_of_the_broker(self):
+        topic, before = self.node.create_stream(timestamps="append"), time.time() * 1000
+        self.kcat("-P", "-t", topic, data=b"value")
+        found = json.loads(self.consume(topic, "-o", "beginning", "-J")[0])
+        assert found["tstype"] == "logappend" and found["ts"] >= before - 1000, found
 
     def sends_large_messages(self):
         topic = self.node.create_stream()

@@ -167,6 +167,12 @@ class Remote(Logins):
         assert (second["key"], second["value"]) == ("gone", None), second
         assert (third["key"], third["value"]) == (None, ""), third
 
+    def sees_the_times_of_the_broker(self):
+        topic, before = self.node.create_stream(timestamps="append"), time.time() * 1000
+        self.produce(topic, [{"value": "value", "time": 1234567890123}])
+        found = self.read(topic, 1)[0]
+        assert found["time"] >= before - 1000, found
+
     def sends_large_messages(self):
         topic = self.node.create_stream()
         self.produce(topic, [b"x" * 900_000])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 import uuid
 
 import robot
+from node import stream_of
 
 # The name of the method that tries it, and what it is in the table.
 ROWS = {
@@ -19,7 +21,9 @@ ROWS = {
     "produces_idempotent": "produce, idempotent",
     "produces_with_every_acks": "produce, acks 0, 1 and all",
     "keeps_keys_headers_and_nulls": "keys, headers (twice the same), nulls, times",
+    "sees_the_times_of_the_broker": "times of the broker (LogAppendTime)",
     "sends_large_messages": "a message of 900 KB",
+    "is_slowed_by_a_quota": "slowed by a quota, told so, and nothing refused",
     "consumes_assigned": "consume assigned partitions from the beginning",
     "seeks_by_time": "seek by time",
     "sees_the_ends": "beginning, end and lag",
@@ -91,6 +95,19 @@ def count(node, topic: str) -> int:
         error, high, _ = robot.fetched(wire.ask(robot.FETCH, 11, robot.fetch(topic, 0)), topic)
     assert error == 0, error
     return high
+
+
+@contextlib.contextmanager
+def slow_topic(node):
+    """A topic of a namespace that may take few bytes a second; the quota goes with it, so that nothing else is slowed."""
+    namespace = f"slow{next(NUMBERS)}"
+    tenant = f"/v1/tenants/{node.tenant}"
+    node.request("POST", f"{tenant}/namespaces", {"namespace": namespace})
+    node.request("POST", f"{tenant}/namespaces/{namespace}/streams", stream_of("stream", {}))
+    quota = f"{tenant}/quotas/namespaces/{namespace}"
+    node.request("PUT", quota, {"publish_bytes_per_second": 20_000})
+    yield f"{namespace}.stream"
+    node.request("DELETE", quota)
 
 
 VALUES = [f"value {number} ".encode() * 40 for number in range(50)]

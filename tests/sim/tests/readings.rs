@@ -1,4 +1,4 @@
-//! Caches, counters, groups and commits: a sample of seeds, and the brokers that are broken on purpose.
+//! Caches, counters, groups, commits and groups of the Kafka protocol: a sample of seeds, and the brokers that are broken on purpose.
 
 use std::collections::BTreeSet;
 
@@ -39,9 +39,11 @@ fn caught_by(twin: Twin) -> (Kind, Check) {
         | Twin::BackToFront
         | Twin::EarlyLapse => (Kind::Groups, Check::Group),
         Twin::StateOnly | Twin::EventOnly | Twin::CommitAgain => (Kind::Commits, Check::Atomic),
-        Twin::CommitBeforeLog | Twin::ForgetGeneration | Twin::TwoOwners => {
-            (Kind::Teams, Check::Team)
-        }
+        Twin::CommitBeforeLog
+        | Twin::ForgetGeneration
+        | Twin::TwoOwners
+        | Twin::ForgetMembers
+        | Twin::EarlyHandover => (Kind::Teams, Check::Team),
     }
 }
 
@@ -62,6 +64,7 @@ fn words(twin: Twin) -> &'static [&'static str] {
         Twin::CommitBeforeLog => &["was acknowledged"],
         Twin::ForgetGeneration => &["after a restart"],
         Twin::TwoOwners => &["gives partition 0 to"],
+        Twin::ForgetMembers | Twin::EarlyHandover => &["has not given it back"],
     }
 }
 

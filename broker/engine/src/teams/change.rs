@@ -1,10 +1,12 @@
-//! What the log of the groups holds: one record for each position, and one for each group.
+//! What the log of the groups holds: one record for each position, one for each group, and one for each member of a group in
+//! which the broker shares out.
 //!
 //! ```text
 //! key:   tenant_len u16, tenant, group_len u16, group, then nothing for the group itself,
-//!        or number u64, shard u32 for a position
+//!        or number u64, shard u32 for a position, or 12 bytes 0xff and the member's id for a member
 //! value: group:    version u8 (1), kind u8 (0 classic, 1 consumer), generation u32, type_len u16, protocol type
 //!        position: version u8 (1), offset u64, generation i64, committed_at_ms u64, metadata to the end
+//!        member:   version u8 (1), and what `kept.rs` says
 //! ```
 //!
 //! A record without a value deletes what its key names. The newest record of a key is what stands.
@@ -13,10 +15,16 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use felix_model::TimeMs;
 
 use super::assign::Partition;
+use super::consumer::KeptMember;
+use super::kept;
 use super::offsets::Position;
 use super::team::{Kind, TeamId};
+use crate::membership::MemberId;
 
 const VERSION: u8 = 1;
+
+/// What stands before a member's id, where positions have a partition that no stream has.
+const MEMBER: [u8; 12] = [0xff; 12];
 
 /// What is known of a group beside its positions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +56,15 @@ pub enum Change {
         /// What stands from here on.
         position: Option<Position>,
     },
+    /// A member of a group in which the broker shares out.
+    Member {
+        /// Which group.
+        team: TeamId,
+        /// Which member.
+        member: MemberId,
+        /// What stands from here on; `None` when it is a member no more.
+        kept: Option<KeptMember>,
+    },
 }
 
 /// A record that is no change of a group.
@@ -62,7 +79,9 @@ impl Change {
     /// The group that it is about.
     pub fn team(&self) -> &TeamId {
         match self {
-            Self::Team { team, .. } | Self::Position { team, .. } => team,
+            Self::Team { team, .. } | Self::Position { team, .. } | Self::Member { team, .. } => {
+                team
+            }
         }
     }
 
@@ -74,9 +93,16 @@ impl Change {
             key.put_u16(u16::try_from(part.len()).unwrap_or(u16::MAX));
             key.put_slice(part);
         }
-        if let Self::Position { partition, .. } = self {
-            key.put_u64(partition.number);
-            key.put_u32(partition.shard);
+        match self {
+            Self::Team { .. } => {}
+            Self::Position { partition, .. } => {
+                key.put_u64(partition.number);
+                key.put_u32(partition.shard);
+            }
+            Self::Member { member, .. } => {
+                key.put_slice(&MEMBER);
+                key.put_slice(member.as_str().as_bytes());
+            }
         }
         key.freeze()
     }
@@ -104,6 +130,7 @@ impl Change {
                 value.put_u64(position.committed_at.0);
                 value.put_slice(position.metadata.as_bytes());
             }
+            Self::Member { kept, .. } => kept::write(&mut value, kept.as_ref()?),
         }
         Some(value.freeze())
     }
@@ -120,7 +147,7 @@ impl Change {
         match key.len() {
             0 => Ok(Self::Team {
                 team,
-                kept: value.map(kept).transpose()?,
+                kept: value.map(team_kept).transpose()?,
             }),
             12 => Ok(Self::Position {
                 team,
@@ -130,12 +157,32 @@ impl Change {
                 },
                 position: value.map(position).transpose()?,
             }),
+            13.. if key.starts_with(&MEMBER) => Ok(Self::Member {
+                team,
+                member: member(&key)?,
+                kept: value.map(kept_member).transpose()?,
+            }),
             _ => Err(BadChange { what: "its key" }),
         }
     }
 }
 
-fn text(from: &mut &[u8]) -> Result<String, BadChange> {
+fn member(key: &[u8]) -> Result<MemberId, BadChange> {
+    let id = key.get(MEMBER.len()..).map(std::str::from_utf8);
+    match id {
+        Some(Ok(id)) => Ok(id.into()),
+        Some(Err(_)) | None => Err(BadChange {
+            what: "a member's id",
+        }),
+    }
+}
+
+fn kept_member(mut value: &[u8]) -> Result<KeptMember, BadChange> {
+    version(&mut value)?;
+    kept::read(&mut value)
+}
+
+pub(super) fn text(from: &mut &[u8]) -> Result<String, BadChange> {
     let bad = BadChange { what: "a name" };
     let length = from.try_get_u16().map_err(|_| bad)?;
     let (text, rest) = from.split_at_checked(length.into()).ok_or(bad)?;
@@ -152,7 +199,7 @@ fn version(value: &mut &[u8]) -> Result<(), BadChange> {
     }
 }
 
-fn kept(mut value: &[u8]) -> Result<Kept, BadChange> {
+fn team_kept(mut value: &[u8]) -> Result<Kept, BadChange> {
     let bad = |_| BadChange { what: "a group" };
     version(&mut value)?;
     let kind = match value.try_get_u8().map_err(bad)? {

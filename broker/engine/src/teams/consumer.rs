@@ -4,13 +4,20 @@
 //! were last decided; a member's is that of the target once it has given back everything that is not in its share. A
 //! partition is given to a member only when no other has it, or has to give it back and did not say that it did. So each has
 //! one owner, and an epoch that a member does not have gets it nothing.
+//!
+//! What is decided about members is written ([`KeptMember`]): one that does not hear of a restart goes on working on what it
+//! has, so the group must not have forgotten that it does. Whoever runs this takes what was [`Consumer::touched`] into the log
+//! before a member hears of it.
 
+mod member;
 mod types;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use felix_model::TimeMs;
 
+pub use self::member::KeptMember;
+use self::member::Member;
 pub use self::types::{
     Beat, ConsumerMemberView, ConsumerOptions, ConsumerState, Held, NotHeld, Topic, TopicName,
 };
@@ -24,36 +31,10 @@ pub struct Consumer {
     options: ConsumerOptions,
     epoch: u32,
     target_epoch: u32,
-    /// What the streams that are read stand for, by name.
-    topics: BTreeMap<TopicName, Topic>,
     members: BTreeMap<MemberId, Member>,
     instances: BTreeMap<MemberId, MemberId>,
-}
-
-#[derive(Debug)]
-struct Member {
-    instance: Option<MemberId>,
-    rack: Option<String>,
-    rebalance_ms: u64,
-    reads: BTreeSet<TopicName>,
-    assignor: Option<Assignor>,
-    client: String,
-    host: String,
-    epoch: u32,
-    /// The epoch before: a member that did not hear of the new one goes on with it.
-    epoch_before: u32,
-    /// Its instance is away, and comes back or loses its place.
-    is_away: bool,
-    /// What it may hold.
-    assigned: BTreeSet<Partition>,
-    /// What it had and did not say it gave back.
-    revoking: BTreeSet<Partition>,
-    target: BTreeSet<Partition>,
-    /// It has to be told what it may hold.
-    owes_news: bool,
-    expires: TimeMs,
-    /// Until when it may take to give back.
-    revoke_until: Option<TimeMs>,
+    /// Members that are not as they were when they were last taken.
+    touched: BTreeSet<MemberId>,
 }
 
 impl Consumer {
@@ -63,9 +44,9 @@ impl Consumer {
             options,
             epoch,
             target_epoch: epoch,
-            topics: BTreeMap::new(),
             members: BTreeMap::new(),
             instances: BTreeMap::new(),
+            touched: BTreeSet::new(),
         }
     }
 
@@ -86,8 +67,9 @@ impl Consumer {
 
     /// Where the group stands.
     pub fn state(&self) -> ConsumerState {
-        let settled =
-            |member: &Member| member.epoch == self.target_epoch && member.assigned == member.target;
+        let settled = |member: &Member| {
+            member.kept.epoch == self.target_epoch && member.kept.assigned == member.kept.target
+        };
         if self.members.is_empty() {
             ConsumerState::Empty
         } else if self.epoch == self.target_epoch && self.members.values().all(settled) {
@@ -99,7 +81,8 @@ impl Consumer {
 
     /// Who shares out: what most members want.
     pub fn assignor(&self) -> Assignor {
-        let wanted = self.members.values().filter_map(|member| member.assignor);
+        let wanted = self.members.values();
+        let wanted = wanted.filter_map(|member| member.kept.assignor);
         let mut votes: BTreeMap<Assignor, u32> = BTreeMap::new();
         for assignor in wanted {
             *votes.entry(assignor).or_default() += 1;
@@ -110,26 +93,17 @@ impl Consumer {
 
     /// The members, by id.
     pub fn members(&self) -> impl Iterator<Item = ConsumerMemberView> + '_ {
-        self.members.iter().map(|(id, member)| ConsumerMemberView {
-            who: Who {
-                member: id.clone(),
-                instance: member.instance.clone(),
-            },
-            rack: member.rack.clone(),
-            epoch: member.shown_epoch(),
-            client: member.client.clone(),
-            host: member.host.clone(),
-            reads: member.reads.iter().cloned().collect(),
-            assigned: member.assigned.clone(),
-            target: member.target.clone(),
-        })
+        self.members.iter().map(|(id, member)| member.view(id))
     }
 
     /// Whether a member reads a stream.
     pub fn reads(&self, number: u64) -> bool {
-        let names = self.members.values().flat_map(|member| &member.reads);
-        let mut topics = names.filter_map(|name| self.topics.get(name));
-        topics.any(|topic| topic.number == number)
+        self.topics().any(|topic| topic.number == number)
+    }
+
+    fn topics(&self) -> impl Iterator<Item = &Topic> {
+        let members = self.members.values();
+        members.flat_map(|member| member.kept.reads.values().flatten())
     }
 
     /// When [`Self::pass`] is due, if nothing else happens before.
@@ -175,22 +149,22 @@ impl Consumer {
             return self.leave(now, &beat);
         }
         let id = beat.who.member.clone();
+        let before = self.kept(&id).cloned();
         let is_full = beat.epoch == 0;
         let changed = if is_full {
-            self.join(now, beat)?
+            self.join(now, beat, find)?
         } else {
-            self.go_on(now, beat)?
+            self.go_on(now, beat, find)?
         };
-        let read = self.members.values().flat_map(|member| &member.reads);
-        let topics: BTreeMap<TopicName, Topic> = read
-            .filter_map(|name| Some((name.clone(), find(name)?)))
-            .collect();
-        if changed || topics != self.topics {
-            self.topics = topics;
+        if changed {
             self.epoch += 1;
             self.share_out();
         }
-        self.reconcile(now, &id, is_full)
+        let held = self.reconcile(now, &id, is_full);
+        if self.kept(&id) != before.as_ref() {
+            self.touched.insert(id);
+        }
+        held
     }
 
     /// Whether a member may commit. Of an epoch it did not hear the end of yet, too: what it has to give back it commits
@@ -209,16 +183,21 @@ impl Consumer {
             .members
             .get(&who.member)
             .ok_or(MembershipRefused::UnknownMember)?;
-        let known = [member.epoch, member.epoch_before].map(i64::from);
+        let known = [member.kept.epoch, member.kept.epoch_before].map(i64::from);
         if known.contains(&epoch) {
             return Ok(());
         }
-        let current = member.epoch.into();
+        let current = member.kept.epoch.into();
         Err(NotCommitted::StaleEpoch { current })
     }
 
     /// Whether somebody new, or somebody who starts again, changes the shares.
-    fn join(&mut self, now: TimeMs, beat: Beat) -> Result<bool, NotHeld> {
+    fn join(
+        &mut self,
+        now: TimeMs,
+        beat: Beat,
+        find: &dyn Fn(&TopicName) -> Option<Topic>,
+    ) -> Result<bool, NotHeld> {
         let Beat {
             who,
             reads,
@@ -232,7 +211,7 @@ impl Consumer {
         if held.as_ref().is_some_and(|held| !held.is_empty()) || who.member.is_empty() {
             return Err(NotHeld::Incomplete);
         }
-        let reads: BTreeSet<TopicName> = reads.iter().cloned().collect();
+        let reads = found(reads, find);
         let before = who
             .instance
             .as_ref()
@@ -240,11 +219,12 @@ impl Consumer {
             .cloned();
         let mut member = match before {
             Some(before) if before != who.member => {
-                let is_away = self.members.get(&before).is_some_and(|it| it.is_away);
+                let is_away = self.members.get(&before).is_some_and(|it| it.kept.is_away);
                 if !is_away {
                     return Err(NotHeld::Unreleased);
                 }
                 // It has its share back, under its new id, without anybody else noticing.
+                self.touched.insert(before.clone());
                 self.members.remove(&before)
             }
             Some(_) | None => self.members.remove(&who.member),
@@ -255,29 +235,32 @@ impl Consumer {
         }
         let same = member
             .as_ref()
-            .is_some_and(|known| known.reads == reads && known.assignor == beat.assignor);
-        let target = member.take().map(|known| known.target).unwrap_or_default();
+            .is_some_and(|known| known.kept.reads == reads && known.kept.assignor == beat.assignor);
+        let target = member.take().map(|known| known.kept.target);
         if let Some(instance) = &who.instance {
             self.instances.insert(instance.clone(), who.member.clone());
         }
         self.members.insert(
             who.member.clone(),
             Member {
-                instance: who.instance.clone(),
-                rack: beat.rack,
-                rebalance_ms,
-                reads,
-                assignor: beat.assignor,
-                client: beat.client,
-                host: beat.host,
-                epoch: 0,
-                epoch_before: 0,
-                is_away: false,
-                // It holds nothing: what it had is free.
-                assigned: BTreeSet::new(),
-                revoking: BTreeSet::new(),
-                target,
+                kept: KeptMember {
+                    instance: who.instance.clone(),
+                    rack: beat.rack,
+                    rebalance_ms,
+                    reads,
+                    assignor: beat.assignor,
+                    client: beat.client,
+                    host: beat.host,
+                    epoch: 0,
+                    epoch_before: 0,
+                    is_away: false,
+                    // It holds nothing: what it had is free.
+                    assigned: BTreeSet::new(),
+                    revoking: BTreeSet::new(),
+                    target: target.unwrap_or_default(),
+                },
                 owes_news: true,
+                knows_epoch: false,
                 expires: now.plus(self.options.session_ms),
                 revoke_until: None,
             },
@@ -286,7 +269,12 @@ impl Consumer {
     }
 
     /// Whether what a member says changes the shares.
-    fn go_on(&mut self, now: TimeMs, beat: Beat) -> Result<bool, NotHeld> {
+    fn go_on(
+        &mut self,
+        now: TimeMs,
+        beat: Beat,
+        find: &dyn Fn(&TopicName) -> Option<Topic>,
+    ) -> Result<bool, NotHeld> {
         if let Some(instance) = &beat.who.instance {
             match self.instances.get(instance) {
                 None => return Err(MembershipRefused::UnknownMember.into()),
@@ -299,36 +287,23 @@ impl Consumer {
             .members
             .get_mut(&beat.who.member)
             .ok_or(MembershipRefused::UnknownMember)?;
-        let current = i64::from(member.epoch);
-        if beat.epoch != current {
-            // The answer that told it of its epoch was lost: it holds nothing that it may not.
-            let held = beat.held.as_ref().is_none_or(|held| {
-                held.iter()
-                    .all(|it| member.assigned.contains(it) || member.revoking.contains(it))
-            });
-            if beat.epoch != i64::from(member.epoch_before) || !held {
-                return Err(NotHeld::FencedEpoch { current });
-            }
-            member.owes_news = true;
-        }
+        member.hear_epoch(beat.epoch, beat.held.as_ref())?;
         member.expires = now.plus(session_ms);
         if let Some(held) = beat.held {
-            member.revoking.retain(|partition| held.contains(partition));
-            if member.revoking.is_empty() {
-                member.revoke_until = None;
-            }
+            member.hear_held(&held);
         }
-        member.rebalance_ms = beat.rebalance_ms.unwrap_or(member.rebalance_ms);
-        member.rack = beat.rack.or_else(|| member.rack.take());
-        let mut changed = false;
-        if let Some(reads) = beat.reads {
-            let reads = reads.into_iter().collect();
-            changed |= member.reads != reads;
-            member.reads = reads;
-        }
+        let kept = &mut member.kept;
+        kept.rebalance_ms = beat.rebalance_ms.unwrap_or(kept.rebalance_ms);
+        kept.rack = beat.rack.or_else(|| kept.rack.take());
+        let reads = match &beat.reads {
+            Some(reads) => found(reads, find),
+            None => found(kept.reads.keys(), find),
+        };
+        let mut changed = kept.reads != reads;
+        kept.reads = reads;
         if beat.assignor.is_some() {
-            changed |= member.assignor != beat.assignor;
-            member.assignor = beat.assignor;
+            changed |= kept.assignor != beat.assignor;
+            kept.assignor = beat.assignor;
         }
         Ok(changed)
     }
@@ -340,8 +315,9 @@ impl Consumer {
             .members
             .get_mut(id)
             .ok_or(MembershipRefused::UnknownMember)?;
-        if beat.epoch == -2 && member.instance.is_some() {
-            member.is_away = true;
+        if beat.epoch == -2 && member.kept.instance.is_some() {
+            member.kept.is_away = true;
+            self.touched.insert(id.clone());
             member.revoke_until = None;
             member.expires = now.plus(session_ms);
         } else {
@@ -358,7 +334,8 @@ impl Consumer {
         let Some(member) = self.members.remove(id) else {
             return;
         };
-        if let Some(instance) = &member.instance
+        self.touched.insert(id.clone());
+        if let Some(instance) = &member.kept.instance
             && self.instances.get(instance) == Some(id)
         {
             self.instances.remove(instance);
@@ -368,24 +345,19 @@ impl Consumer {
 
     /// Decides the shares anew.
     fn share_out(&mut self) {
-        let widths: BTreeMap<u64, u32> = self
-            .topics
-            .values()
-            .map(|topic| (topic.number, topic.width))
-            .collect();
-        let wish = |member: &Member| Wish {
-            reads: member
-                .reads
-                .iter()
-                .filter_map(|name| self.topics.get(name))
-                .map(|topic| topic.number)
-                .collect(),
-            had: member.target.clone(),
-        };
-        let wishes: Vec<Wish> = self.members.values().map(wish).collect();
+        // One that was told of a stream before another takes it for as wide as that one.
+        let mut widths: BTreeMap<u64, u32> = BTreeMap::new();
+        for topic in self.topics() {
+            let width = widths.entry(topic.number).or_default();
+            *width = topic.width.max(*width);
+        }
+        let wishes: Vec<Wish> = self.members.values().map(Member::wish).collect();
         let shares = share_out(self.assignor(), &widths, &wishes);
-        for (member, share) in self.members.values_mut().zip(shares) {
-            member.target = share;
+        for ((id, member), share) in self.members.iter_mut().zip(shares) {
+            if member.kept.target != share {
+                member.kept.target = share;
+                self.touched.insert(id.clone());
+            }
         }
         self.target_epoch = self.epoch;
     }
@@ -396,7 +368,7 @@ impl Consumer {
             .members
             .iter()
             .filter(|(other, _)| *other != id)
-            .flat_map(|(_, member)| member.assigned.union(&member.revoking))
+            .flat_map(|(_, member)| member.kept.assigned.union(&member.kept.revoking))
             .copied()
             .collect();
         let target_epoch = self.target_epoch;
@@ -405,45 +377,74 @@ impl Consumer {
             .get_mut(id)
             .ok_or(MembershipRefused::UnknownMember)?;
         let mut news = is_full || std::mem::take(&mut member.owes_news);
-        if member.revoking.is_empty() {
-            let surplus: BTreeSet<Partition> = member
-                .assigned
-                .difference(&member.target)
-                .copied()
-                .collect();
-            if surplus.is_empty() {
-                if member.epoch != target_epoch {
-                    member.epoch_before = member.epoch;
-                    member.epoch = target_epoch;
-                }
-                let free = member.target.difference(&taken).copied();
-                let before = member.assigned.len();
-                member.assigned.extend(free.collect::<Vec<_>>());
-                news |= member.assigned.len() != before;
-            } else {
-                member.assigned.retain(|it| member.target.contains(it));
-                member.revoking = surplus;
-                member.revoke_until = Some(now.plus(member.rebalance_ms.max(1)));
-                news = true;
-            }
-        }
+        news |= member.approach(now, target_epoch, &taken);
         Ok(Held {
-            epoch: member.epoch.into(),
-            assigned: news.then(|| member.assigned.clone()),
+            epoch: member.kept.epoch.into(),
+            assigned: news.then(|| member.kept.assigned.clone()),
         })
+    }
+
+    /// What the log is to have of a member, if it is one.
+    pub(super) fn kept(&self, id: &MemberId) -> Option<&KeptMember> {
+        self.members.get(id).map(|member| &member.kept)
+    }
+
+    /// Takes the ids of those who are not as they were, or are members no more.
+    pub fn touched(&mut self) -> BTreeSet<MemberId> {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// The log has a member as it was, or that it was one no more.
+    ///
+    /// Who has a partition by a later record has it: it was given out when nobody had it any more, and that the one before
+    /// gave it back is in a record that the log did not get.
+    pub(super) fn restore(&mut self, id: &MemberId, kept: Option<KeptMember>) {
+        let Some(kept) = kept else {
+            let gone = self.members.remove(id);
+            if let Some(instance) = gone.and_then(|member| member.kept.instance)
+                && self.instances.get(&instance) == Some(id)
+            {
+                self.instances.remove(&instance);
+            }
+            return;
+        };
+        for (_, other) in self.members.iter_mut().filter(|(other, _)| *other != id) {
+            other.lose(&kept.assigned);
+            other.lose(&kept.revoking);
+        }
+        if let Some(instance) = &kept.instance {
+            self.instances.insert(instance.clone(), id.clone());
+        }
+        self.members.insert(id.clone(), Member::restored(kept));
+    }
+
+    /// The log has an epoch that may have been given out.
+    pub(super) fn restore_epoch(&mut self, epoch: u32) {
+        self.epoch = self.epoch.max(epoch);
+        self.target_epoch = self.epoch;
+    }
+
+    /// The group is served from here on. Members have their session anew: while nobody served it, they could not be heard.
+    pub(super) fn resume(&mut self, now: TimeMs) {
+        for member in self.members.values_mut() {
+            member.resume(now, self.options.session_ms);
+        }
     }
 
     /// Who holds what, for whoever checks that nothing is held twice.
     pub fn owners(&self) -> impl Iterator<Item = (&MemberId, Partition)> {
         self.members.iter().flat_map(|(id, member)| {
-            let held = member.assigned.union(&member.revoking);
+            let held = member.kept.assigned.union(&member.kept.revoking);
             held.map(move |partition| (id, *partition))
         })
     }
 }
 
-impl Member {
-    fn shown_epoch(&self) -> i64 {
-        if self.is_away { -2 } else { self.epoch.into() }
-    }
+/// What streams stand for, by name.
+fn found<'a>(
+    names: impl IntoIterator<Item = &'a TopicName>,
+    find: &dyn Fn(&TopicName) -> Option<Topic>,
+) -> BTreeMap<TopicName, Option<Topic>> {
+    let names = names.into_iter();
+    names.map(|name| (name.clone(), find(name))).collect()
 }

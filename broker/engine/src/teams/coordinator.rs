@@ -6,11 +6,11 @@ use felix_model::TimeMs;
 
 use super::assign::Partition;
 use super::change::{Change, Kept};
-use super::consumer::{Beat, Consumer, Held, NotHeld, Topic, TopicName};
+use super::consumer::{Beat, Held, NotHeld, Topic, TopicName};
 use super::offsets::{CommitAsk, NotCommitted, Position};
 use super::team::{Kind, Members, Team, TeamEffect, TeamId, TeamOptions, TeamView};
 use crate::input::Ticket;
-use crate::membership::{Led, LedAnswer, LedEffect, LedInput, MembershipRefused};
+use crate::membership::{Led, LedAnswer, LedEffect, LedInput, MemberId, MembershipRefused};
 
 /// The groups of one shard.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Coordinator {
         }
     }
 
-    /// Takes over what the log has. In the order of the log, when it is read and when it was written.
+    /// Takes over what the log has now, in the order of the log. Members are ahead of it.
     pub fn apply(&mut self, change: Change) {
         match change {
             Change::Team {
@@ -49,12 +49,7 @@ impl Coordinator {
                 }
                 // A group with members is ahead of its log.
                 if known.members.is_empty() && known.members.generation() < kept.generation {
-                    known.members = match kept.kind {
-                        Kind::Classic => Members::Classic(Led::after(options.led, kept.generation)),
-                        Kind::Consumer => {
-                            Members::Consumer(Consumer::new(options.consumer, kept.generation))
-                        }
-                    };
+                    known.members = Members::after(&options, kept.kind, kept.generation);
                 }
             }
             Change::Team { team, kept: None } => {
@@ -90,15 +85,41 @@ impl Coordinator {
                     }
                 }
             }
+            Change::Member { team, member, kept } => {
+                if let Some(known) = self.teams.get_mut(&team) {
+                    known.member_written(&member, kept.as_ref());
+                }
+            }
         }
     }
 
-    fn team(&mut self, id: &TeamId) -> &mut Team {
+    pub(super) fn options(&self) -> TeamOptions {
+        self.options
+    }
+
+    pub(super) fn has(&self, id: &TeamId) -> bool {
+        self.teams.contains_key(id)
+    }
+
+    /// The log was read: whoever is in a group has its session from now on.
+    pub(super) fn resume(&mut self, now: TimeMs) {
+        for (id, team) in &mut self.teams {
+            if let Members::Consumer(consumer) = &mut team.members {
+                consumer.resume(now);
+            }
+            team.deadline = team.members.next_deadline();
+            let deadline = team.deadline.map(|due| (due, id.clone()));
+            self.deadlines.extend(deadline);
+        }
+    }
+
+    pub(super) fn team(&mut self, id: &TeamId) -> &mut Team {
         let options = self.options.led;
         self.teams.entry(id.clone()).or_insert_with(|| Team {
             members: Members::Classic(Led::new(options)),
             protocol_type: String::new(),
             positions: BTreeMap::new(),
+            unsure: BTreeSet::new(),
             written: None,
             durable: None,
             empty_since: TimeMs(0),
@@ -139,13 +160,13 @@ impl Coordinator {
             };
             return refuse(refused, effects);
         }
-        let options = self.options.led;
+        let options = self.options;
         let known = self.team(id);
         if let Members::Consumer(consumer) = &known.members
             && joins
             && consumer.is_empty()
         {
-            known.members = Members::Classic(Led::after(options, consumer.epoch()));
+            known.members = Members::after(&options, Kind::Classic, consumer.epoch());
         }
         let Members::Classic(led) = &mut known.members else {
             return refuse(MembershipRefused::InconsistentProtocol, effects);
@@ -156,8 +177,8 @@ impl Coordinator {
         if let Some(protocol_type) = led.protocol_type() {
             known.protocol_type = protocol_type.as_str().to_owned();
         }
-        let is_asked = has_answers(effects);
-        self.follow(now, id, is_asked, effects);
+        let told = Told::of(effects);
+        self.follow(now, id, told, effects);
     }
 
     /// A member of a group in which the broker shares out is heard. One that joins makes a group that is not there.
@@ -182,20 +203,21 @@ impl Coordinator {
                 return Err(MembershipRefused::Full { limit }.into());
             }
         }
-        let options = self.options.consumer;
+        let options = self.options;
         let known = self.team(id);
         if let Members::Classic(led) = &known.members {
             if !led.is_empty() {
                 return Err(NotHeld::OtherKind);
             }
-            known.members = Members::Consumer(Consumer::new(options, led.generation()));
+            known.members = Members::after(&options, Kind::Consumer, led.generation());
             known.protocol_type = "consumer".to_owned();
         }
         let Members::Consumer(consumer) = &mut known.members else {
             return Err(NotHeld::OtherKind);
         };
+        let member = beat.who.member.clone();
         let held = consumer.beat(now, beat, find);
-        self.follow(now, id, true, effects);
+        self.follow(now, id, Told::Member(member), effects);
         held
     }
 
@@ -219,8 +241,8 @@ impl Coordinator {
                 }
                 Members::Consumer(consumer) => consumer.pass(now),
             }
-            let is_asked = has_answers(effects);
-            self.follow(now, &id, is_asked, effects);
+            let told = Told::of(effects);
+            self.follow(now, &id, told, effects);
         }
     }
 
@@ -230,7 +252,7 @@ impl Coordinator {
     }
 
     /// After members of a group were heard: its deadline, and what the log has to have.
-    fn follow(&mut self, now: TimeMs, id: &TeamId, is_asked: bool, effects: &mut Vec<TeamEffect>) {
+    fn follow(&mut self, now: TimeMs, id: &TeamId, told: Told, effects: &mut Vec<TeamEffect>) {
         let Some(known) = self.teams.get_mut(id) else {
             return;
         };
@@ -247,19 +269,8 @@ impl Coordinator {
         }
         known.empty_since = known.empty_since.max(now);
         let stands = (known.members.kind(), known.members.generation());
-        let is_new = known.written != Some(stands);
-        let is_awaited = is_asked && known.durable != Some(stands);
-        if stands.1 > 0 && (is_new || is_awaited) {
-            known.written = Some(stands);
-            let kept = Kept {
-                kind: stands.0,
-                generation: stands.1,
-                protocol_type: known.protocol_type.clone(),
-            };
-            let change = Change::Team {
-                team: id.clone(),
-                kept: Some(kept),
-            };
+        let changes = to_write(id, known, stands, &told);
+        if !changes.is_empty() {
             let mut then = Vec::new();
             effects.retain_mut(|effect| match effect {
                 TeamEffect::Answer { ticket, answer } => {
@@ -269,10 +280,7 @@ impl Coordinator {
                 }
                 TeamEffect::Write { .. } => true,
             });
-            effects.push(TeamEffect::Write {
-                changes: vec![change],
-                then,
-            });
+            effects.push(TeamEffect::Write { changes, then });
         } else if known.members.is_empty() && stands.1 == 0 && known.positions.is_empty() {
             // Nobody came in, and nothing is kept of it.
             if known.members.next_deadline().is_none() {
@@ -397,9 +405,53 @@ impl Coordinator {
     }
 }
 
-fn has_answers(effects: &[TeamEffect]) -> bool {
-    let mut effects = effects.iter();
-    effects.any(|effect| matches!(effect, TeamEffect::Answer { .. }))
+/// Who is about to hear something.
+enum Told {
+    Nobody,
+    /// Members of a group that shares out itself.
+    Somebody,
+    /// A member of another.
+    Member(MemberId),
+}
+
+impl Told {
+    fn of(effects: &[TeamEffect]) -> Self {
+        let mut effects = effects.iter();
+        match effects.any(|effect| matches!(effect, TeamEffect::Answer { .. })) {
+            true => Self::Somebody,
+            false => Self::Nobody,
+        }
+    }
+}
+
+/// What the log has to have before anybody is told. What is on its way there is written once more if somebody is to hear of
+/// it: then the log has it when it has this.
+fn to_write(id: &TeamId, known: &mut Team, stands: (Kind, u32), told: &Told) -> Vec<Change> {
+    let mut changes = Vec::new();
+    let is_new = known.written != Some(stands);
+    let is_awaited = !matches!(told, Told::Nobody) && known.durable != Some(stands);
+    if stands.1 > 0 && (is_new || is_awaited) {
+        known.written = Some(stands);
+        changes.push(Change::Team {
+            team: id.clone(),
+            kept: Some(Kept {
+                kind: stands.0,
+                generation: stands.1,
+                protocol_type: known.protocol_type.clone(),
+            }),
+        });
+    }
+    let member = match told {
+        Told::Member(member) => Some(member),
+        Told::Nobody | Told::Somebody => None,
+    };
+    let members = known.members_to_write(member);
+    changes.extend(members.into_iter().map(|(member, kept)| Change::Member {
+        team: id.clone(),
+        member,
+        kept,
+    }));
+    changes
 }
 
 fn answered(effect: LedEffect) -> TeamEffect {

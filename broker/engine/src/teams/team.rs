@@ -1,15 +1,15 @@
 //! One group, and what is said of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use felix_model::TimeMs;
 
 use super::assign::Partition;
 use super::change::Change;
-use super::consumer::{Consumer, ConsumerOptions, ConsumerState};
+use super::consumer::{Consumer, ConsumerOptions, ConsumerState, KeptMember};
 use super::offsets::Position;
 use crate::input::Ticket;
-use crate::membership::{Led, LedAnswer, LedOptions, LedState, MembershipRefused};
+use crate::membership::{Led, LedAnswer, LedOptions, LedState, MemberId, MembershipRefused};
 
 /// A group: a tenant's, by its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,6 +88,8 @@ pub(super) struct Team {
     pub(super) members: Members,
     pub(super) protocol_type: String,
     pub(super) positions: BTreeMap<Partition, Position>,
+    /// Members of whom it is not known that the log has them as they are.
+    pub(super) unsure: BTreeSet<MemberId>,
     /// The generation that the log has, or is about to have.
     pub(super) written: Option<(Kind, u32)>,
     /// The generation that the log has.
@@ -104,6 +106,14 @@ pub(super) enum Members {
 }
 
 impl Members {
+    /// Nobody, in a group of a kind that gave out generations up to `generation`.
+    pub(super) fn after(options: &TeamOptions, kind: Kind, generation: u32) -> Self {
+        match kind {
+            Kind::Classic => Self::Classic(Led::after(options.led, generation)),
+            Kind::Consumer => Self::Consumer(Consumer::new(options.consumer, generation)),
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         match self {
             Self::Classic(led) => led.is_empty(),
@@ -134,6 +144,37 @@ impl Members {
 }
 
 impl Team {
+    /// What the log is to have of members: of those who changed, and of the one that is about to be told something, if it is
+    /// not known to have that.
+    pub(super) fn members_to_write(
+        &mut self,
+        told: Option<&MemberId>,
+    ) -> Vec<(MemberId, Option<KeptMember>)> {
+        let Members::Consumer(consumer) = &mut self.members else {
+            return Vec::new();
+        };
+        let mut ids = consumer.touched();
+        self.unsure.extend(ids.iter().cloned());
+        ids.extend(told.filter(|id| self.unsure.contains(id)).cloned());
+        let kept = ids.into_iter().map(|id| {
+            let kept = consumer.kept(&id).cloned();
+            (id, kept)
+        });
+        kept.collect()
+    }
+
+    /// The log has a member like this.
+    pub(super) fn member_written(&mut self, id: &MemberId, kept: Option<&KeptMember>) {
+        let stands = match &self.members {
+            Members::Consumer(consumer) => consumer.kept(id),
+            Members::Classic(_) => None,
+        };
+        // If not, a newer one is on its way, or did not get there.
+        if stands == kept {
+            self.unsure.remove(id);
+        }
+    }
+
     pub(super) fn view(&self) -> TeamView<'_> {
         match &self.members {
             Members::Classic(led) => TeamView::Classic(led),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use felix_engine::membership::{LedAnswer, MembershipRefused};
 use felix_engine::teams::{
-    Change, Coordinator, NotCommitted, TeamAnswer, TeamEffect, TeamId, TeamOptions,
+    Change, Coordinator, NotCommitted, Replay, TeamAnswer, TeamEffect, TeamId, TeamOptions,
 };
 use felix_engine::{AppendRefused, Appended, Draft, Ticket};
 use felix_model::batch::{BatchBuilder, BatchOptions};
@@ -401,7 +401,7 @@ fn read(cell: &Cell, options: TeamOptions) -> Result<Coordinator, Failure> {
         tracing::error!(%error, "the groups of a shard cannot be read");
         Failure::new(Code::Storage, error.to_string()).with_retry(Retry::Retry)
     };
-    let mut core = Coordinator::new(options);
+    let mut replay = Replay::new(options);
     let Some(log) = cell.log() else {
         return Err(failed(&"the groups' stream has no log"));
     };
@@ -415,7 +415,7 @@ fn read(cell: &Cell, options: TeamOptions) -> Result<Coordinator, Failure> {
                 let record = record.map_err(|error| failed(&error))?;
                 let key = record.key.as_deref().unwrap_or_default();
                 match Change::read(key, record.value.as_deref()) {
-                    Ok(change) => core.apply(change),
+                    Ok(change) => replay.take(change),
                     Err(error) => return Err(failed(&error)),
                 }
             }
@@ -425,5 +425,5 @@ fn read(cell: &Cell, options: TeamOptions) -> Result<Coordinator, Failure> {
         }
         from = page.next;
     }
-    Ok(core)
+    Ok(replay.done(now()))
 }

@@ -20,7 +20,7 @@ pub(crate) use self::published::UNKNOWN_VERSION;
 use crate::address::Address;
 use crate::backoff::{self, Backoff};
 use crate::client::Inner;
-use crate::error::{CallFailed, ConnectFailed, Refused, Retry};
+use crate::error::{CallFailed, Refused, Retry};
 use crate::groups::millis_u32;
 use crate::limits::HOPS_MAX;
 use crate::link::Link;
@@ -83,20 +83,49 @@ impl Inner {
             names: names.clone(),
             ask: ask.into(),
         };
+        self.ask_from::<A>(None, call, how).await
+    }
+
+    /// The same, first of all at a broker that another one named.
+    pub(crate) async fn ask_at<A: Asks>(
+        self: &Arc<Self>,
+        leader: Address,
+        names: &Names,
+        ask: A,
+        how: How,
+    ) -> Result<A::Reply, CallFailed> {
+        let call = Call {
+            names: names.clone(),
+            ask: ask.into(),
+        };
+        self.ask_from::<A>(Some(leader), call, how).await
+    }
+
+    async fn ask_from<A: Asks>(
+        self: &Arc<Self>,
+        at: Option<Address>,
+        call: Call,
+        how: How,
+    ) -> Result<A::Reply, CallFailed> {
         let kind = call.ask.kind();
-        let reply = self.carry(call, how).await?;
+        let reply = self.carry(at, call, how).await?;
         A::reply(reply).ok_or_else(|| CallFailed::Protocol {
             what: format!("the reply to {kind:?} is to another kind of call"),
         })
     }
 
-    async fn carry(self: &Arc<Self>, mut call: Call, mut how: How) -> Result<Reply, CallFailed> {
+    async fn carry(
+        self: &Arc<Self>,
+        mut at: Option<Address>,
+        mut call: Call,
+        mut how: How,
+    ) -> Result<Reply, CallFailed> {
         let config = &self.brokers.config;
         let started = Instant::now();
         let waits_until = started + how.patience;
         let deadline = waits_until + config.request_timeout;
         let mut backoff = Backoff::new(config.reconnect);
-        let (mut at, mut hops) = (None, 0);
+        let mut hops = usize::from(at.is_some());
         let mut unanswered = None;
         loop {
             let failed = match self.try_once(&call, how, at.take(), deadline).await {
@@ -182,7 +211,7 @@ impl Inner {
         let reach = async {
             match at {
                 Some(address) => match self.brokers.to(address, how.slot).await {
-                    Err(ConnectFailed::NoBroker { .. }) => self.brokers.entry(how.slot).await,
+                    Err(failed) if failed.may_pass() => self.brokers.entry(how.slot).await,
                     reached => reached,
                 },
                 None => self.brokers.entry(how.slot).await,
@@ -331,19 +360,20 @@ pub(crate) struct Dispatched<A> {
 }
 
 impl<A: Asks> Dispatched<A> {
-    /// Waits for the answer.
-    pub(crate) async fn answer(self) -> Result<A::Reply, CallFailed> {
+    /// Waits for the answer. With a refusal comes the broker that would take the call, if it was named: nothing was done.
+    pub(crate) async fn answer(self) -> Result<A::Reply, (CallFailed, Option<Address>)> {
         let answered = timeout_at(self.deadline, self.sent.answer()).await;
         let answered = answered.unwrap_or_else(|_| {
             let why = "no answer in time".to_owned();
             Err(NotAsked::Lost { sent: true, why })
         });
         match attempt(answered, true, false) {
-            Attempt::Answered(reply) => A::reply(reply).ok_or_else(|| CallFailed::Protocol {
-                what: "the reply is to another kind of call".to_owned(),
+            Attempt::Answered(reply) => A::reply(reply).ok_or_else(|| {
+                let what = "the reply is to another kind of call".to_owned();
+                (CallFailed::Protocol { what }, None)
             }),
-            Attempt::Elsewhere(_, refused) => Err(refused.into()),
-            Attempt::Failed(failed) => Err(failed),
+            Attempt::Elsewhere(leader, refused) => Err((refused.into(), leader)),
+            Attempt::Failed(failed) => Err((failed, None)),
         }
     }
 }

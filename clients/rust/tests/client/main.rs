@@ -16,6 +16,8 @@ mod producer;
 #[cfg(test)]
 mod publish;
 #[cfg(test)]
+mod raw;
+#[cfg(test)]
 mod reading;
 #[cfg(test)]
 mod requests;

@@ -1,5 +1,6 @@
-//! The rules of groups of the Kafka protocol: generations only grow, one generation has one leader and gives a partition
-//! to one member, and a position that was acknowledged is there until a later one takes its place.
+//! The rules of groups of the Kafka protocol that share out themselves: generations only grow, one generation has one leader
+//! and gives a partition to one member. And of positions in any group: one that was acknowledged is there until a later one
+//! takes its place.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +25,6 @@ pub struct Checker {
     leaders: BTreeMap<(String, u32), String>,
     /// Whom a generation gave a partition.
     owners: BTreeMap<(String, u32, u32), String>,
-    epochs: BTreeMap<(String, String), i64>,
     /// Commits of a group and partition, in the order in which they were decided.
     commits: BTreeMap<(String, u32), Vec<u64>>,
     outcomes: BTreeMap<u64, Outcome>,
@@ -81,27 +81,6 @@ impl Checker {
                 );
                 self.broken(what);
             }
-        }
-    }
-
-    /// A member of a group in which the broker shares out was told its epoch.
-    pub fn epoch(&mut self, group: &str, member: &str, epoch: i64) {
-        let key = (group.to_owned(), member.to_owned());
-        let known = self.epochs.entry(key).or_insert(epoch);
-        let was = *known;
-        *known = was.max(epoch);
-        if epoch < was {
-            self.broken(format!(
-                "{group}: {member} is told epoch {epoch} after {was}"
-            ));
-        }
-        let before = self.before.get(group).copied().unwrap_or(0);
-        let newest = self.newest.entry(group.to_owned()).or_default();
-        *newest = (*newest).max(u32::try_from(epoch).unwrap_or(0));
-        if epoch > 0 && epoch <= i64::from(before) {
-            self.broken(format!(
-                "{group}: epoch {epoch} after a restart, and {before} before"
-            ));
         }
     }
 

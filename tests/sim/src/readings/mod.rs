@@ -35,10 +35,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Those that are held to their rules in every run. Groups of the Kafka protocol are not among them: their campaign says
-    /// of consumers that share out in the broker that a shard has two owners after a crash, and which of the two is wrong,
-    /// rule or coordinator, is not known (docs/status.md).
-    pub const ALL: [Self; 3] = [Self::Cache, Self::Groups, Self::Commits];
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Cache, Self::Groups, Self::Commits, Self::Teams];
 
     /// As it is written in commands.
     #[must_use]

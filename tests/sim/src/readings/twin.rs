@@ -35,11 +35,15 @@ pub enum Twin {
     ForgetGeneration,
     /// A coordinator gives some members a partition of another.
     TwoOwners,
+    /// A coordinator forgets who is in a group in which it shares out when it starts.
+    ForgetMembers,
+    /// A coordinator tells some members of a partition before another gave it back.
+    EarlyHandover,
 }
 
 impl Twin {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 18] = [
         Self::StaleRead,
         Self::ForgetLast,
         Self::IgnoreCondition,
@@ -53,5 +57,10 @@ impl Twin {
         Self::StateOnly,
         Self::EventOnly,
         Self::CommitAgain,
+        Self::CommitBeforeLog,
+        Self::ForgetGeneration,
+        Self::TwoOwners,
+        Self::ForgetMembers,
+        Self::EarlyHandover,
     ];
 }

@@ -147,6 +147,26 @@ fn a_lone_member_lets_go_of_its_raft_log_and_keeps_every_record() {
     assert!(log < 20_000, "the raft log still has {log} bytes");
 }
 
+#[test]
+fn a_few_large_records_are_written_down_before_a_start_has_to_hold_them_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let ledger = alone(Arc::new(RealDisk), dir.path());
+    let large = Bytes::from(vec![7; 4 * 1024 * 1024]);
+    for at in 0..10 {
+        ledger
+            .append(Revision(at), std::slice::from_ref(&large))
+            .unwrap();
+    }
+    let begun = std::time::Instant::now();
+    while ledger.core().metrics().snapshot.is_none() {
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "nothing is written down"
+        );
+        std::thread::yield_now();
+    }
+}
+
 /// Three members in one process, over disks in memory.
 struct Three {
     ledgers: Vec<Arc<RaftLedger>>,

@@ -1,20 +1,20 @@
 //! Groups of the Kafka protocol on a coordinator that crashes: members of a group that share out themselves and of one in
 //! which the broker does join, beat, commit, leave and die. What they were told is held against the rules of
-//! [`crate::history::team`].
+//! [`crate::history::team`] and [`crate::history::holders`].
 
 #![expect(
     clippy::indexing_slicing,
     reason = "a map or list is asked for what this very run put into it; else the run is wrong, and ends"
 )]
 
+mod classic;
+mod consumers;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::Bytes;
-use felix_engine::membership::{
-    JoinLed, LedAnswer, LedInput, LedOptions, MembershipRefused, Protocol, SyncLed, Who,
-};
+use felix_engine::membership::{LedInput, LedOptions, MembershipRefused, Who};
 use felix_engine::teams::{
-    Beat, Change, CommitAsk, ConsumerOptions, Coordinator, Partition, Position, TeamAnswer,
+    Change, CommitAsk, ConsumerOptions, Coordinator, Partition, Position, Replay, TeamAnswer,
     TeamEffect, TeamId, TeamOptions, Topic, TopicName,
 };
 use felix_engine::{
@@ -23,10 +23,13 @@ use felix_engine::{
 };
 use felix_model::batch::{BatchBuilder, BatchOptions};
 
+use self::classic::{Classic, State};
+use self::consumers::{Beater, News};
 use super::Twin;
 use super::life::Reading;
 use super::machine::{Machine, Opened, records};
 use crate::check::Check;
+use crate::history::holders::Holders;
 use crate::history::team::{Checker, Outcome};
 use crate::pool::{Pool, Report};
 
@@ -59,6 +62,7 @@ pub(super) struct Teams {
     classic: [Classic; MEMBERS],
     consumers: [Beater; MEMBERS],
     checker: Checker,
+    holders: Holders,
     next_ticket: u64,
     next_member: u64,
     commits: u64,
@@ -84,42 +88,7 @@ enum Then {
     Members(Vec<(Ticket, TeamAnswer)>),
     Commit(u64),
     /// A member of the second group hears this.
-    Held(usize, BTreeSet<u32>, i64),
-}
-
-/// A member of the group that shares out itself, as it is on its side.
-#[derive(Clone, Debug, Default)]
-struct Classic {
-    member: String,
-    state: State,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum State {
-    #[default]
-    Out,
-    Waits,
-    Joined {
-        generation: u32,
-        /// Whom it shares out to, if that is for it to do.
-        leads: Vec<String>,
-    },
-    Syncs {
-        generation: u32,
-    },
-    Owns {
-        generation: u32,
-        partitions: BTreeSet<u32>,
-    },
-}
-
-/// A member of the group in which the broker shares out.
-#[derive(Clone, Debug, Default)]
-struct Beater {
-    member: String,
-    epoch: i64,
-    held: BTreeSet<u32>,
-    waits: bool,
+    Told(News),
 }
 
 impl Reading for Teams {
@@ -131,6 +100,7 @@ impl Reading for Teams {
             classic: Default::default(),
             consumers: Default::default(),
             checker: Checker::default(),
+            holders: Holders::default(),
             next_ticket: 0,
             next_member: 0,
             commits: 0,
@@ -141,12 +111,17 @@ impl Reading for Teams {
         let Some(lane) = lanes.into_iter().next() else {
             return Err("no log".to_owned());
         };
-        let mut core = Coordinator::new(OPTIONS);
+        let mut replay = Replay::new(OPTIONS);
         for record in records(&lane.batches) {
             let key = record.key.unwrap_or_default();
             let change = Change::read(&key, record.value.as_deref());
-            core.apply(change.map_err(|error| error.to_string())?);
+            let change = change.map_err(|error| error.to_string())?;
+            let is_member = matches!(change, Change::Member { .. });
+            if !(is_member && machine.strikes(Twin::ForgetMembers, 100)) {
+                replay.take(change);
+            }
         }
+        let core = replay.done(machine.now);
         self.checker.restarted();
         let mut shard = ShardOptions::durable(machine.commit_when());
         shard.start = lane.start;
@@ -259,7 +234,8 @@ impl Reading for Teams {
     fn judge(&mut self, machine: &mut Machine) {
         machine.tally.sent += self.commits;
         machine.tally.acked += self.checker.acked();
-        for broken in self.checker.finish() {
+        let broken = self.checker.finish().into_iter();
+        for broken in broken.chain(self.holders.finish()) {
             machine.findings.report(Check::Team, broken);
         }
     }
@@ -277,149 +253,6 @@ impl Teams {
             serving.core.tick(machine.now, &mut effects);
         }
         self.follow(machine, effects, None);
-    }
-
-    /// The next step of a member of the first group.
-    fn classic_acts(&mut self, machine: &mut Machine, at: usize, ending: bool) {
-        let state = self.classic[at].state.clone();
-        match state {
-            State::Out => self.joins(machine, at),
-            State::Waits | State::Syncs { .. } => {}
-            State::Joined { generation, leads } => self.syncs(machine, at, generation, &leads),
-            State::Owns { generation, .. } => {
-                // Now and then one wants to be shared out to anew.
-                if !ending && machine.random.percent(5) {
-                    return self.joins(machine, at);
-                }
-                let ticket = self.ticket();
-                let who = self.who(at);
-                self.asks(
-                    machine,
-                    at,
-                    ticket,
-                    LedInput::Beat {
-                        ticket,
-                        who,
-                        generation,
-                    },
-                );
-            }
-        }
-    }
-
-    fn who(&self, at: usize) -> Who {
-        Who {
-            member: self.classic[at].member.as_str().into(),
-            instance: (at + 1 == MEMBERS).then(|| "static".into()),
-        }
-    }
-
-    fn joins(&mut self, machine: &mut Machine, at: usize) {
-        self.next_member += 1;
-        let (ticket, who) = (self.ticket(), self.who(at));
-        let join = JoinLed {
-            who,
-            fresh: format!("c{at}-{}", self.next_member).as_str().into(),
-            id_required: false,
-            session_ms: SESSION_MS,
-            rebalance_ms: SESSION_MS,
-            protocol_type: "consumer".into(),
-            protocols: vec![Protocol {
-                name: "range".into(),
-                // Other metadata, so that a rejoin is not taken for a member that came back.
-                metadata: Bytes::from(self.next_member.to_be_bytes().to_vec()),
-            }],
-        };
-        self.classic[at].state = State::Waits;
-        self.asks(machine, at, ticket, LedInput::Join { ticket, join });
-    }
-
-    fn syncs(&mut self, machine: &mut Machine, at: usize, generation: u32, leads: &[String]) {
-        let mut shares: BTreeMap<&String, Vec<u8>> =
-            leads.iter().map(|it| (it, Vec::new())).collect();
-        for (partition, member) in (0..WIDTH).zip(leads.iter().cycle()) {
-            if let Some(share) = shares.get_mut(member) {
-                share.push(partition as u8);
-            }
-        }
-        let assignments = shares.into_iter();
-        let assignments =
-            assignments.map(|(member, share)| (member.as_str().into(), Bytes::from(share)));
-        let (ticket, who) = (self.ticket(), self.who(at));
-        let sync = SyncLed {
-            who,
-            generation,
-            protocol_type: None,
-            protocol: None,
-            assignments: assignments.collect(),
-        };
-        self.classic[at].state = State::Syncs { generation };
-        self.asks(machine, at, ticket, LedInput::Sync { ticket, sync });
-    }
-
-    fn asks(&mut self, machine: &mut Machine, at: usize, ticket: Ticket, input: LedInput) {
-        let mut effects = Vec::new();
-        let Some(serving) = &mut self.serving else {
-            return;
-        };
-        serving.parked.insert(ticket, at);
-        serving
-            .core
-            .led(machine.now, &classic(), input, &mut effects);
-        self.follow(machine, effects, None);
-    }
-
-    fn consumer_beats(&mut self, machine: &mut Machine, at: usize, ending: bool) {
-        if self.consumers[at].waits {
-            return;
-        }
-        if self.consumers[at].epoch == 0 {
-            self.next_member += 1;
-            self.consumers[at].member = format!("k{at}-{}", self.next_member);
-            self.consumers[at].held.clear();
-        }
-        let leaves = !ending && self.consumers[at].epoch > 0 && machine.random.percent(3);
-        let member = &mut self.consumers[at];
-        let joins = member.epoch == 0;
-        let beat = Beat {
-            who: Who {
-                member: member.member.as_str().into(),
-                instance: None,
-            },
-            epoch: if leaves { -1 } else { member.epoch },
-            rack: None,
-            rebalance_ms: joins.then_some(SESSION_MS),
-            reads: joins.then(|| vec![topic_name()]),
-            assignor: None,
-            held: (!joins).then(|| member.held.iter().map(|shard| partition(*shard)).collect()),
-            client: String::new(),
-            host: String::new(),
-        };
-        let Some(serving) = &mut self.serving else {
-            return;
-        };
-        let mut effects = Vec::new();
-        let heard = serving
-            .core
-            .beat(machine.now, &consumers(), beat, &topic, &mut effects);
-        match heard {
-            _ if leaves => {
-                *member = Beater::default();
-                self.follow(machine, effects, None);
-            }
-            Ok(held) => {
-                let assigned = held
-                    .assigned
-                    .map(|all| all.into_iter().map(|it| it.shard).collect());
-                let assigned = assigned.unwrap_or_else(|| member.held.clone());
-                member.waits = true;
-                self.follow(machine, effects, Some(Then::Held(at, assigned, held.epoch)));
-            }
-            Err(_) => {
-                *member = Beater::default();
-                self.follow(machine, effects, None);
-            }
-        }
     }
 
     /// A member commits how far it is with one of its partitions.
@@ -571,8 +404,8 @@ impl Teams {
             }
             Then::Commit(commit) if is_there => self.checker.answered(commit, Outcome::Done),
             Then::Commit(commit) => self.checker.answered(commit, Outcome::Unknown),
-            Then::Held(at, held, epoch) if is_there => self.held(at, held, epoch),
-            Then::Held(at, ..) => self.consumers[at].waits = false,
+            Then::Told(news) if is_there => self.told(machine, news),
+            Then::Told(news) => self.untold(&news),
         }
     }
 
@@ -600,100 +433,8 @@ impl Teams {
                 }
             }
         }
-        if let Some(Then::Held(at, held, epoch)) = beat {
-            self.held(at, held, epoch);
-        }
-    }
-
-    fn held(&mut self, at: usize, held: BTreeSet<u32>, epoch: i64) {
-        let member = &mut self.consumers[at];
-        member.waits = false;
-        // It may have died since.
-        if member.member.is_empty() {
-            return;
-        }
-        member.epoch = epoch;
-        member.held = held;
-        let group = consumers().group;
-        self.checker.epoch(&group, &member.member, epoch);
-        let Some(serving) = &self.serving else { return };
-        let Some((_, felix_engine::teams::TeamView::Consumer(books))) =
-            serving.core.view(&consumers())
-        else {
-            return;
-        };
-        let mut owners = BTreeMap::new();
-        for (owner, partition) in books.owners() {
-            if let Some(other) = owners.insert(partition.shard, owner.as_str().to_owned()) {
-                self.checker.broken(format!(
-                    "partition {} of {group} is {other}'s and {owner}'s",
-                    partition.shard
-                ));
-            }
-        }
-        for shard in &self.consumers[at].held {
-            if owners.get(shard) != Some(&self.consumers[at].member) {
-                let of = owners.get(shard);
-                self.checker.broken(format!(
-                    "partition {shard} of {group} was given out and is {of:?}'s"
-                ));
-            }
-        }
-    }
-
-    fn answered(&mut self, machine: &mut Machine, ticket: Ticket, answer: TeamAnswer) {
-        let Some(at) = self
-            .serving
-            .as_mut()
-            .and_then(|serving| serving.parked.remove(&ticket))
-        else {
-            return;
-        };
-        let group = classic().group;
-        let is_static = at + 1 == MEMBERS;
-        match answer {
-            Ok(LedAnswer::Joined(joined)) => {
-                // One that died meanwhile hears nothing.
-                if self.classic[at].state != State::Waits {
-                    return;
-                }
-                let leader = joined.leader.as_str().to_owned();
-                self.checker.joined(&group, joined.generation, &leader);
-                let members = joined
-                    .members
-                    .iter()
-                    .map(|it| it.who.member.as_str().to_owned());
-                self.classic[at] = Classic {
-                    member: joined.member.as_str().to_owned(),
-                    state: State::Joined {
-                        generation: joined.generation,
-                        leads: members.collect(),
-                    },
-                };
-            }
-            Ok(LedAnswer::Synced { assignment, .. }) => {
-                let State::Syncs { generation } = self.classic[at].state else {
-                    return;
-                };
-                let mut partitions: BTreeSet<u32> =
-                    assignment.iter().map(|byte| u32::from(*byte)).collect();
-                if machine.strikes(Twin::TwoOwners, 10) {
-                    partitions.insert(0);
-                }
-                let name = if is_static {
-                    "static"
-                } else {
-                    &self.classic[at].member
-                };
-                self.checker.assigned(&group, generation, name, &partitions);
-                self.classic[at].state = State::Owns {
-                    generation,
-                    partitions,
-                };
-            }
-            Ok(LedAnswer::Alive | LedAnswer::Left(_)) => {}
-            Err(MembershipRefused::RebalanceInProgress) => self.classic[at].state = State::Out,
-            Err(_) => self.classic[at] = Classic::default(),
+        if let Some(Then::Told(news)) = beat {
+            self.told(machine, news);
         }
     }
 }
