@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn there_are_no_more_keys_than_a_person_keeps_in_mind() {
-        // Fifteen, and the certificate with its key (docs/adr/0030).
+        // Fifteen, and the certificate with its key (docs/adr/0029).
         assert!(ENVIRONMENT.len() <= 17, "{}", ENVIRONMENT.len());
     }
 

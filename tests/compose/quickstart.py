@@ -9,7 +9,7 @@ it is left out unless FELIX_GRAFANA_ARCHIVE names an archive made by `docker sav
 
 import contextlib
 import faulthandler
-import json
+import os
 import subprocess
 import sys
 import time
@@ -290,6 +290,8 @@ def main():
     if lacking := missing_programs(programs):
         print(f"{', '.join(lacking)} cannot be found in {programs}\n0 passed, 1 failed")
         return 1
+    if os.geteuid() != 0:
+        return skipped("only root can start one")
     if lacking := missing_tools():
         return skipped(f"{', '.join(lacking)} cannot be found")
     try:

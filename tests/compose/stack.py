@@ -107,7 +107,7 @@ class Stack:
         try:
             yield saw
         finally:
-            # As Ctrl-C in its terminal: compose stops and removes the container.
+            # Compose stops and removes the container.
             process.terminate()
             try:
                 process.wait(30)
