@@ -62,7 +62,7 @@ fn verifications(rounds: usize, grants: usize) -> bool {
         tenant(),
         "p:alice".to_owned(),
         Audience::Broker,
-        (NOW, 900),
+        (TimeMs(NOW * 1000), 900),
         permissions.map(|grant| grant.parse().unwrap()).collect(),
     );
     claims.session = Some("0f3c9a5be2d14c77".to_owned());

@@ -257,7 +257,8 @@ mod tests {
     use proptest::sample::{Index, select};
 
     use super::*;
-    use crate::revoked::{Revocation, RevokedKind};
+    use crate::revoked::Revocation;
+    use felix_model::RevokedKind;
 
     #[test]
     fn a_yes_names_the_grant_that_gives_it() {

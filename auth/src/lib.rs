@@ -29,6 +29,8 @@ mod secret;
 mod token;
 mod verify;
 
+pub use felix_model::RevokedKind;
+
 pub use action::{Action, UnknownAction};
 pub use certificate::{CertificateNames, PRINCIPAL_URI};
 pub use explain::{Ended, Explanation, Lacks, NearMiss, Verdict, explain, explain_principal};
@@ -37,9 +39,9 @@ pub use matcher::Permissions;
 pub use narrow::{Ask, NarrowRefused, narrow};
 pub use object::{BadObject, NamePattern, Object};
 pub use permission::{BadPermission, Permission};
-pub use principal::Principal;
+pub use principal::{ActorToken, Principal};
 pub use resource::Resource;
-pub use revoked::{Revocation, Revocations, RevokedBy, RevokedKind, UnknownRevokedKind};
+pub use revoked::{Revocation, Revocations, RevokedBy};
 pub use roles::{
     Grouping, Held, Policy, TENANT_ADMIN_ROLE, expand, granted, held_by, tenant_admin_policies,
 };

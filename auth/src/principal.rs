@@ -3,10 +3,42 @@
 use std::sync::Arc;
 
 use felix_model::{TenantId, TimeMs};
+use serde::{Deserialize, Serialize};
 
 use crate::action::Action;
 use crate::matcher::Permissions;
 use crate::resource::Resource;
+
+/// What the token of an actor rests on, besides the actor himself. It stands in the `act` claim of what he made with that
+/// token, so that whatever takes back the one takes back the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActorToken {
+    /// Its session.
+    #[serde(rename = "sid", default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Box<str>>,
+    /// Its own id.
+    #[serde(rename = "jti", default, skip_serializing_if = "Option::is_none")]
+    pub token_id: Option<Box<str>>,
+    /// The roles that gave it something, the right to act for others among it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<Box<str>>,
+    /// Which identity provider vouched for the actor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idp: Option<Box<str>>,
+}
+
+impl ActorToken {
+    /// Of the token behind this principal.
+    #[must_use]
+    pub fn of(actor: &Principal) -> Self {
+        Self {
+            session: actor.session.as_deref().map(Into::into),
+            token_id: actor.token_id.as_deref().map(Into::into),
+            roles: actor.roles.to_vec(),
+            idp: actor.idp.as_deref().map(Into::into),
+        }
+    }
+}
 
 /// Who is asking: what is kept of a verified token. The token's text is not in it.
 #[derive(Clone, Debug)]
@@ -17,6 +49,8 @@ pub struct Principal {
     pub subject: Arc<str>,
     /// Who acts for him, if someone does.
     pub actor: Option<Arc<str>>,
+    /// What the actor acted with.
+    pub actor_token: Option<Arc<ActorToken>>,
     /// Who alone may act for him with this token.
     pub may_act: Option<Arc<str>>,
     /// The session the token belongs to.
@@ -27,7 +61,7 @@ pub struct Principal {
     pub roles: Arc<[Box<str>]>,
     /// Which identity provider vouched, as [`crate::issuer_digest`] writes it.
     pub idp: Option<Arc<str>>,
-    /// When the token was minted, unix ms.
+    /// When the token was minted, unix ms. Of a token that says only the second it is the start of that.
     pub issued_at_ms: TimeMs,
     /// When the token stops being good, unix ms; exclusive.
     pub expires_at_ms: TimeMs,
@@ -50,6 +84,7 @@ impl Principal {
             tenant,
             subject: subject.into(),
             actor: None,
+            actor_token: None,
             may_act: None,
             session: None,
             token_id: None,

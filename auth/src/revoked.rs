@@ -1,77 +1,11 @@
 //! What was taken back before it ran out.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
-use felix_model::TimeMs;
+use felix_model::{RevokedKind, TimeMs};
 
-use crate::principal::Principal;
+use crate::principal::{ActorToken, Principal};
 use crate::token::{Claims, issuer_digest};
-
-/// What a revocation is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RevokedKind {
-    /// Every token of a principal, and every token he acts with.
-    Principal,
-    /// Every token of a session.
-    Session,
-    /// One token, by its id.
-    Token,
-    /// Every token to which a role gave something.
-    Role,
-    /// Every token an identity provider vouched for. The id is the issuer itself.
-    Issuer,
-    /// Every token of the tenant.
-    Tenant,
-}
-
-impl RevokedKind {
-    /// Every kind, in a fixed order.
-    pub const ALL: [Self; 6] = [
-        Self::Principal,
-        Self::Session,
-        Self::Token,
-        Self::Role,
-        Self::Issuer,
-        Self::Tenant,
-    ];
-
-    /// The spelling in records and answers.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Principal => "principal",
-            Self::Session => "session",
-            Self::Token => "token",
-            Self::Role => "role",
-            Self::Issuer => "issuer",
-            Self::Tenant => "tenant",
-        }
-    }
-}
-
-impl fmt::Display for RevokedKind {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.name())
-    }
-}
-
-/// A kind of revocation that this build does not know.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown kind of revocation `{0}`")]
-pub struct UnknownRevokedKind(String);
-
-impl FromStr for RevokedKind {
-    type Err = UnknownRevokedKind;
-
-    fn from_str(text: &str) -> Result<Self, UnknownRevokedKind> {
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.name() == text)
-            .ok_or_else(|| UnknownRevokedKind(text.chars().take(64).collect()))
-    }
-}
 
 /// One revocation, borrowed from wherever it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +14,7 @@ pub struct Revocation<'a> {
     pub kind: RevokedKind,
     /// Which of that kind.
     pub id: &'a str,
-    /// Tokens minted at this second or before are refused; unix ms.
+    /// Tokens minted at this moment or before are refused; unix ms.
     pub not_before_ms: TimeMs,
 }
 
@@ -96,19 +30,22 @@ pub struct RevokedBy {
 
 /// The revocations of one tenant, compiled.
 ///
-/// A token says in whole seconds when it was minted, so a revocation covers every token of its second. Tokens minted
-/// afterwards are good: [`Revocations::good_from`] says from which second on.
+/// A token says to the millisecond when it was minted. One that says only the second is judged as if it had been minted
+/// at its start, so a revocation anywhere in that second covers it. Tokens minted afterwards are good:
+/// [`Revocations::good_from`] says from when on.
 #[derive(Clone, Debug, Default)]
 pub struct Revocations {
-    /// For each kind: the latest instant by id, in seconds.
-    principals: BTreeMap<Box<str>, u64>,
-    sessions: BTreeMap<Box<str>, u64>,
-    tokens: BTreeMap<Box<str>, u64>,
-    roles: BTreeMap<Box<str>, u64>,
+    /// For each kind: the latest instant by id.
+    principals: ById,
+    sessions: ById,
+    tokens: ById,
+    roles: ById,
     /// By the digest that tokens carry.
-    issuers: BTreeMap<Box<str>, u64>,
-    tenant: Option<u64>,
+    issuers: ById,
+    tenant: Option<TimeMs>,
 }
+
+type ById = BTreeMap<Box<str>, TimeMs>;
 
 /// What of a token a revocation can be about.
 struct Facets<'a> {
@@ -117,6 +54,7 @@ struct Facets<'a> {
     session: Option<&'a str>,
     token_id: Option<&'a str>,
     idp: Option<&'a str>,
+    actor_token: Option<&'a ActorToken>,
 }
 
 impl Revocations {
@@ -125,7 +63,6 @@ impl Revocations {
     pub fn new<'a>(records: impl IntoIterator<Item = Revocation<'a>>) -> Self {
         let mut compiled = Self::default();
         for record in records {
-            let seconds = record.not_before_ms.0 / 1000;
             let (map, id): (_, Box<str>) = match record.kind {
                 RevokedKind::Principal => (&mut compiled.principals, record.id.into()),
                 RevokedKind::Session => (&mut compiled.sessions, record.id.into()),
@@ -133,12 +70,12 @@ impl Revocations {
                 RevokedKind::Role => (&mut compiled.roles, record.id.into()),
                 RevokedKind::Issuer => (&mut compiled.issuers, issuer_digest(record.id).into()),
                 RevokedKind::Tenant => {
-                    compiled.tenant = compiled.tenant.max(Some(seconds));
+                    compiled.tenant = compiled.tenant.max(Some(record.not_before_ms));
                     continue;
                 }
             };
             let latest = map.entry(id).or_default();
-            *latest = seconds.max(*latest);
+            *latest = record.not_before_ms.max(*latest);
         }
         compiled
     }
@@ -167,42 +104,44 @@ impl Revocations {
             session: principal.session.as_deref(),
             token_id: principal.token_id.as_deref(),
             idp: principal.idp.as_deref(),
+            actor_token: principal.actor_token.as_deref(),
         };
-        let issued_at = principal.issued_at_ms.0 / 1000;
         let roles = principal.roles.iter().map(|role| &**role);
         self.concerning(&facets, roles)
-            .find(|(_, not_before)| issued_at <= *not_before)
-            .map(|(kind, not_before)| RevokedBy {
+            .find(|(_, not_before)| principal.issued_at_ms <= *not_before)
+            .map(|(kind, not_before_ms)| RevokedBy {
                 kind,
-                not_before_ms: TimeMs(not_before.saturating_mul(1000)),
+                not_before_ms,
             })
     }
 
-    /// The first second, unix time, in which a token with these claims is not covered; 0 when nothing concerns it.
+    /// The first moment at which a token with these claims is not covered; 0 when nothing concerns it.
     #[must_use]
-    pub fn good_from(&self, claims: &Claims) -> u64 {
+    pub fn good_from(&self, claims: &Claims) -> TimeMs {
         let facets = Facets {
             subject: &claims.subject,
             actor: claims.actor.as_deref(),
             session: claims.session.as_deref(),
             token_id: claims.token_id.as_deref(),
             idp: claims.idp.as_deref(),
+            actor_token: claims.actor_token.as_ref(),
         };
         let roles = claims.roles.iter().map(String::as_str);
         self.concerning(&facets, roles)
-            .map(|(_, not_before)| not_before.saturating_add(1))
+            .map(|(_, not_before)| TimeMs(not_before.0.saturating_add(1)))
             .max()
-            .unwrap_or(0)
+            .unwrap_or_default()
     }
 
     fn concerning<'a>(
         &'a self,
         facets: &Facets<'a>,
         roles: impl Iterator<Item = &'a str>,
-    ) -> impl Iterator<Item = (RevokedKind, u64)> {
-        let by = |map: &'a BTreeMap<Box<str>, u64>, kind, id: Option<&str>| {
+    ) -> impl Iterator<Item = (RevokedKind, TimeMs)> {
+        let by = |map: &'a ById, kind, id: Option<&str>| {
             id.and_then(|id| map.get(id)).map(|at| (kind, *at))
         };
+        let with = facets.actor_token;
         let single = [
             self.tenant.map(|at| (RevokedKind::Tenant, at)),
             by(&self.issuers, RevokedKind::Issuer, facets.idp),
@@ -214,8 +153,27 @@ impl Revocations {
             by(&self.principals, RevokedKind::Principal, facets.actor),
             by(&self.sessions, RevokedKind::Session, facets.session),
             by(&self.tokens, RevokedKind::Token, facets.token_id),
+            // What an actor's own token rests on, what he made with it rests on too.
+            by(
+                &self.issuers,
+                RevokedKind::Issuer,
+                with.and_then(|with| with.idp.as_deref()),
+            ),
+            by(
+                &self.sessions,
+                RevokedKind::Session,
+                with.and_then(|with| with.session.as_deref()),
+            ),
+            by(
+                &self.tokens,
+                RevokedKind::Token,
+                with.and_then(|with| with.token_id.as_deref()),
+            ),
         ];
-        let of_roles = roles.filter_map(move |role| by(&self.roles, RevokedKind::Role, Some(role)));
+        let actors = with.into_iter().flat_map(|with| with.roles.iter());
+        let of_roles = roles
+            .chain(actors.map(|role| &**role))
+            .filter_map(move |role| by(&self.roles, RevokedKind::Role, Some(role)));
         single.into_iter().flatten().chain(of_roles)
     }
 }
@@ -253,11 +211,49 @@ mod tests {
     }
 
     #[test]
-    fn tokens_of_the_revoked_second_are_covered_and_later_ones_are_not() {
+    fn tokens_are_covered_to_the_millisecond_and_later_ones_are_not() {
         let kind = RevokedKind::Principal;
         assert_eq!(covered(kind, "p:alice", MINTED * 1000 - 1), None);
         assert_eq!(covered(kind, "p:alice", MINTED * 1000), Some(kind));
         assert_eq!(covered(kind, "p:alice", MINTED * 1000 + 999), Some(kind));
+    }
+
+    #[test]
+    fn a_second_revocation_in_one_second_covers_what_was_minted_after_the_first() {
+        let first = record(RevokedKind::Principal, "p:alice", MINTED * 1000 + 300);
+        let second = record(RevokedKind::Principal, "p:alice", MINTED * 1000 + 400);
+        let mut between = principal();
+        let mut claims = Claims::new(
+            "t".parse().unwrap(),
+            "p:alice".into(),
+            Audience::Broker,
+            (TimeMs(MINTED * 1000 + 300), 900),
+            vec![],
+        );
+        claims.issued_at_ms = Revocations::new([first]).good_from(&claims);
+        between.issued_at_ms = claims.issued_at_ms;
+        assert_eq!(Revocations::new([first]).covers(&between), None);
+        assert!(Revocations::new([second]).covers(&between).is_some());
+    }
+
+    #[test]
+    fn what_an_actor_made_with_his_token_goes_with_what_that_rests_on() {
+        for (kind, own, other) in [
+            (RevokedKind::Principal, "p:gateway", "p:other"),
+            (RevokedKind::Session, "gs1", "gs2"),
+            (RevokedKind::Token, "gj1", "gj2"),
+            (RevokedKind::Role, "role:delegates", "role:others"),
+            (
+                RevokedKind::Issuer,
+                "https://machines.example.com",
+                "https://x.example.com",
+            ),
+        ] {
+            let at = MINTED * 1000;
+            let by = covered(kind, own, at);
+            assert_eq!(by, Some(kind), "{kind} {own}");
+            assert_eq!(covered(kind, other, at), None, "{kind} {other}");
+        }
     }
 
     #[test]
@@ -270,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_minted_from_the_second_that_is_told_is_good() {
+    fn a_token_minted_from_the_moment_that_is_told_is_good() {
         let revoked = Revocations::new([
             record(RevokedKind::Principal, "p:alice", MINTED * 1000 + 300),
             record(RevokedKind::Role, "role:writer", (MINTED + 2) * 1000),
@@ -279,25 +275,17 @@ mod tests {
             "t".parse().unwrap(),
             "p:alice".into(),
             Audience::Broker,
-            (MINTED, 900),
+            (TimeMs(MINTED * 1000), 900),
             vec![],
         );
-        assert_eq!(revoked.good_from(&claims), MINTED + 1);
+        assert_eq!(revoked.good_from(&claims), TimeMs(MINTED * 1000 + 301));
         claims.roles.push("role:writer".into());
-        assert_eq!(revoked.good_from(&claims), MINTED + 3);
+        assert_eq!(revoked.good_from(&claims), TimeMs((MINTED + 2) * 1000 + 1));
         let mut later = principal();
-        later.issued_at_ms = TimeMs((MINTED + 3) * 1000);
+        later.issued_at_ms = TimeMs((MINTED + 2) * 1000 + 1);
         assert_eq!(revoked.covers(&later), None);
         assert!(Revocations::default().is_empty());
         assert!(!revoked.is_empty());
-    }
-
-    #[test]
-    fn every_kind_reads_back_from_its_own_name() {
-        for kind in RevokedKind::ALL {
-            assert_eq!(kind.name().parse(), Ok(kind));
-        }
-        assert!("planet".parse::<RevokedKind>().is_err());
     }
 
     fn covered(kind: RevokedKind, id: &str, not_before_ms: u64) -> Option<RevokedKind> {
@@ -324,6 +312,12 @@ mod tests {
             token_id: Some("j1".into()),
             roles: Arc::new(["role:reader".into(), "role:writer".into()]),
             idp: Some(issuer_digest(ISSUER).into()),
+            actor_token: Some(Arc::new(ActorToken {
+                session: Some("gs1".into()),
+                token_id: Some("gj1".into()),
+                roles: vec!["role:delegates".into()],
+                idp: Some(issuer_digest("https://machines.example.com").into()),
+            })),
             issued_at_ms: TimeMs(MINTED * 1000),
             expires_at_ms: TimeMs((MINTED + 900) * 1000),
             loopback_only: false,

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-use felix_model::TenantId;
+use felix_model::{TenantId, TimeMs};
 use jsonwebtoken::{Algorithm, Header};
 use serde::Serialize;
 
 use crate::digest::hex_digest;
 use crate::key::SigningKey;
 use crate::permission::Permission;
+use crate::principal::ActorToken;
 use crate::verify::TokenRefused;
 
 /// The `iss` of every Felix token.
@@ -64,7 +65,7 @@ impl FromStr for Audience {
     }
 }
 
-/// The claims of a token to be minted. Times are unix seconds.
+/// The claims of a token to be minted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
     /// Tenant the token acts in.
@@ -73,14 +74,16 @@ pub struct Claims {
     pub subject: String,
     /// Who the token is for.
     pub audience: Audience,
-    /// When it was minted.
-    pub issued_at: u64,
-    /// When it stops being good; exclusive.
+    /// When it was minted, unix ms. Clients find the second in `iat`; `iat_ms` is what revocations are held against.
+    pub issued_at_ms: TimeMs,
+    /// When it stops being good, unix seconds; exclusive.
     pub expires_at: u64,
     /// What it allows.
     pub permissions: Vec<Permission>,
     /// Who acts for the principal, if someone does.
     pub actor: Option<String>,
+    /// What he acts with.
+    pub actor_token: Option<ActorToken>,
     /// Who alone may act for the principal with this token; [`None`] lets nobody.
     pub may_act: Option<String>,
     /// The session the token belongs to, if it can be refreshed or ended.
@@ -96,23 +99,25 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// The claims every token has; the optional ones are left out. `life` is in seconds.
+    /// The claims every token has; the optional ones are left out. `life` is in seconds, and counts from the second in
+    /// which the token is minted.
     #[must_use]
     pub fn new(
         tenant: TenantId,
         subject: String,
         audience: Audience,
-        (issued_at, life): (u64, u64),
+        (issued_at_ms, life): (TimeMs, u64),
         permissions: Vec<Permission>,
     ) -> Self {
         Self {
             tenant,
             subject,
             audience,
-            issued_at,
-            expires_at: issued_at.saturating_add(life),
+            issued_at_ms,
+            expires_at: (issued_at_ms.0 / 1000).saturating_add(life),
             permissions,
             actor: None,
+            actor_token: None,
             may_act: None,
             session: None,
             token_id: None,
@@ -161,7 +166,8 @@ pub enum MintFailed {
 /// # Errors
 /// [`MintFailed`] when the token would be refused by every verifier, so that this is found out where it can be helped.
 pub fn mint(key: &SigningKey, claims: &Claims) -> Result<String, MintFailed> {
-    let life = claims.expires_at.saturating_sub(claims.issued_at);
+    let issued_at = claims.issued_at_ms.0 / 1000;
+    let life = claims.expires_at.saturating_sub(issued_at);
     if life > LIFETIME_SECONDS_MAX {
         return Err(MintFailed::LifeTooLong {
             asked: life,
@@ -178,11 +184,18 @@ pub fn mint(key: &SigningKey, claims: &Claims) -> Result<String, MintFailed> {
         aud: claims.audience.name(),
         sub: &claims.subject,
         tid: claims.tenant.as_ref(),
-        iat: claims.issued_at,
+        iat: issued_at,
+        iat_ms: claims.issued_at_ms.0,
         exp: claims.expires_at,
         perms: &permissions,
-        act: claims.actor.as_deref().map(|sub| MintedActor { sub }),
-        may_act: claims.may_act.as_deref().map(|sub| MintedActor { sub }),
+        act: claims.actor.as_deref().map(|sub| MintedActor {
+            sub,
+            with: claims.actor_token.as_ref(),
+        }),
+        may_act: claims
+            .may_act
+            .as_deref()
+            .map(|sub| MintedActor { sub, with: None }),
         sid: claims.session.as_deref(),
         jti: claims.token_id.as_deref(),
         roles: &claims.roles,
@@ -207,6 +220,7 @@ struct MintedClaims<'a> {
     sub: &'a str,
     tid: &'a str,
     iat: u64,
+    iat_ms: u64,
     exp: u64,
     perms: &'a [&'a Permission],
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -228,4 +242,6 @@ struct MintedClaims<'a> {
 #[derive(Serialize)]
 struct MintedActor<'a> {
     sub: &'a str,
+    #[serde(flatten)]
+    with: Option<&'a ActorToken>,
 }

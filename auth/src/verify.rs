@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::key::KeySet;
 use crate::matcher::Permissions;
-use crate::principal::Principal;
+use crate::principal::{ActorToken, Principal};
 use crate::token::{Audience, ISSUER, LEEWAY_SECONDS, LIFETIME_SECONDS_MAX, TOKEN_BYTES_MAX};
 
 /// Why a token was refused. The words are the same whether or not a tenant exists.
@@ -292,6 +292,8 @@ struct RawClaims<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
     iat: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
+    iat_ms: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
     nbf: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     exp: Option<&'a RawValue>,
@@ -337,6 +339,13 @@ impl OneOrMany<'_> {
 #[derive(Deserialize)]
 struct ReadActor {
     sub: Box<str>,
+    #[serde(flatten)]
+    with: ActorToken,
+}
+
+#[derive(Deserialize)]
+struct ReadMayAct {
+    sub: Box<str>,
 }
 
 struct ReadClaims<'a> {
@@ -345,10 +354,11 @@ struct ReadClaims<'a> {
     subject: Cow<'a, str>,
     tenant: Cow<'a, str>,
     issued_at: u64,
+    issued_at_ms: Option<u64>,
     not_before: Option<u64>,
     expires_at: u64,
     permissions: Vec<Text<'a>>,
-    actor: Option<Box<str>>,
+    actor: Option<ReadActor>,
     may_act: Option<Box<str>>,
     session: Option<Cow<'a, str>>,
     token_id: Option<Cow<'a, str>>,
@@ -366,11 +376,12 @@ impl<'a> ReadClaims<'a> {
             subject: text("sub", raw.sub)?,
             tenant: text("tid", raw.tid)?,
             issued_at: needed("iat", raw.iat)?,
+            issued_at_ms: optional("iat_ms", raw.iat_ms)?,
             not_before: optional("nbf", raw.nbf)?,
             expires_at: needed("exp", raw.exp)?,
             permissions: needed("perms", raw.perms)?,
-            actor: optional("act", raw.act)?.map(|actor: ReadActor| actor.sub),
-            may_act: optional("may_act", raw.may_act)?.map(|actor: ReadActor| actor.sub),
+            actor: optional("act", raw.act)?,
+            may_act: optional("may_act", raw.may_act)?.map(|actor: ReadMayAct| actor.sub),
             session: optional_text("sid", raw.sid)?,
             token_id: optional_text("jti", raw.jti)?,
             roles: optional("roles", raw.roles)?.unwrap_or_default(),
@@ -401,18 +412,32 @@ impl<'a> ReadClaims<'a> {
         Ok(())
     }
 
+    /// When it was minted, as revocations are held against it: never later than within the second it says, and at the
+    /// start of that when it says no more.
+    fn minted_at(&self) -> TimeMs {
+        let second = self.issued_at.saturating_mul(1000);
+        let last = second.saturating_add(999);
+        TimeMs(self.issued_at_ms.map_or(second, |at| at.min(last)))
+    }
+
     fn into_principal(self, tenant: &TenantId) -> Principal {
+        let issued_at_ms = self.minted_at();
         let permissions = self.permissions.iter().map(|text| &*text.0);
+        let (actor, actor_token) = match self.actor {
+            Some(ReadActor { sub, with }) => (Some(Arc::from(sub)), Some(Arc::new(with))),
+            None => (None, None),
+        };
         Principal {
             tenant: tenant.clone(),
             subject: self.subject.into(),
-            actor: self.actor.map(Arc::from),
+            actor,
+            actor_token,
             may_act: self.may_act.map(Arc::from),
             session: self.session.map(Arc::from),
             token_id: self.token_id.map(Arc::from),
             roles: self.roles.into(),
             idp: self.idp.map(Arc::from),
-            issued_at_ms: TimeMs(self.issued_at.saturating_mul(1000)),
+            issued_at_ms,
             expires_at_ms: TimeMs(self.expires_at.saturating_mul(1000)),
             loopback_only: self.loopback_only,
             permissions: Arc::new(Permissions::compile_claim(tenant.as_ref(), permissions)),

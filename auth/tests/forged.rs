@@ -5,8 +5,8 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use felix_auth::{
-    Action, Audience, Claims, KeySet, LEEWAY_SECONDS, LIFETIME_SECONDS_MAX, Resource, SigningKey,
-    TOKEN_BYTES_MAX, TokenRefused, claimed_tenant, issuer_digest, mint, verify,
+    Action, ActorToken, Audience, Claims, KeySet, LEEWAY_SECONDS, LIFETIME_SECONDS_MAX, Resource,
+    SigningKey, TOKEN_BYTES_MAX, TokenRefused, claimed_tenant, issuer_digest, mint, verify,
 };
 use felix_model::{TenantId, TimeMs};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
@@ -70,6 +70,8 @@ fn forged_claims_are_refused_each_for_its_own_reason() {
         |body| drop(body.as_object_mut().unwrap().remove("iat")),
         missing("iat"),
     );
+    check(|body| body["iat_ms"] = json!("soon"), missing("iat_ms"));
+    check(|body| body["iat_ms"] = Value::Null, missing("iat_ms"));
     check(
         |body| body["iss"] = json!("https://login.example.com"),
         TokenRefused::WrongIssuer,
@@ -119,6 +121,10 @@ fn forged_claims_are_refused_each_for_its_own_reason() {
     );
     check(|body| body["act"] = json!("p:bob"), missing("act"));
     check(|body| body["act"] = Value::Null, missing("act"));
+    check(
+        |body| body["act"] = json!({"sub": "p:gateway", "roles": "role:x"}),
+        missing("act"),
+    );
     check(|body| body["may_act"] = json!({}), missing("may_act"));
     check(|body| body["sid"] = json!(7), missing("sid"));
     check(|body| body["jti"] = json!(""), missing("jti"));
@@ -134,6 +140,13 @@ fn what_a_token_says_of_its_origin_is_in_the_principal() {
     let world = World::new();
     let mut full = claims();
     full.actor = Some("p:gateway".into());
+    let acted_with = ActorToken {
+        session: Some("gs1".into()),
+        token_id: Some("gj1".into()),
+        roles: vec!["role:delegates".into()],
+        idp: None,
+    };
+    full.actor_token = Some(acted_with.clone());
     full.may_act = Some("p:gateway".into());
     full.session = Some("s1".into());
     full.token_id = Some("j1".into());
@@ -141,6 +154,7 @@ fn what_a_token_says_of_its_origin_is_in_the_principal() {
     full.idp = Some(issuer_digest("https://login.example.com"));
     let principal = world.verify(&mint(&world.key, &full).unwrap()).unwrap();
     assert_eq!(principal.actor.as_deref(), Some("p:gateway"));
+    assert_eq!(principal.actor_token.as_deref(), Some(&acted_with));
     assert_eq!(principal.may_act.as_deref(), Some("p:gateway"));
     assert_eq!(principal.session.as_deref(), Some("s1"));
     assert_eq!(principal.token_id.as_deref(), Some("j1"));
@@ -148,6 +162,28 @@ fn what_a_token_says_of_its_origin_is_in_the_principal() {
     assert_eq!(principal.idp.as_deref(), Some("4b246bc1a12459de"));
     let bare = world.verify(&mint(&world.key, &claims()).unwrap()).unwrap();
     assert!(bare.session.is_none() && bare.may_act.is_none() && bare.roles.is_empty());
+}
+
+#[test]
+fn a_token_says_to_the_millisecond_when_it_was_minted_and_never_later_than_its_second() {
+    let world = World::new();
+    let mut claims = claims();
+    claims.issued_at_ms = TimeMs(NOW * 1000 + 250);
+    let principal = world.verify(&mint(&world.key, &claims).unwrap()).unwrap();
+    assert_eq!(principal.issued_at_ms, TimeMs(NOW * 1000 + 250));
+    assert_eq!(principal.expires_at_ms, TimeMs((NOW + 900) * 1000));
+    let with = |iat_ms: Option<u64>| {
+        let mut body = body();
+        if let Some(at) = iat_ms {
+            body["iat_ms"] = json!(at);
+        }
+        let token = world.sign(&world.header(), &body);
+        world.verify(&token).unwrap().issued_at_ms
+    };
+    assert_eq!(with(None), TimeMs(NOW * 1000), "the start of its second");
+    assert_eq!(with(Some(NOW * 1000 + 999)), TimeMs(NOW * 1000 + 999));
+    assert_eq!(with(Some((NOW + 60) * 1000)), TimeMs(NOW * 1000 + 999));
+    assert_eq!(with(Some((NOW - 60) * 1000)), TimeMs((NOW - 60) * 1000));
 }
 
 #[test]
@@ -535,7 +571,7 @@ fn claims() -> Claims {
         tenant("t"),
         "p:alice".into(),
         Audience::Broker,
-        (NOW, 900),
+        (TimeMs(NOW * 1000), 900),
         vec!["stream.publish:stream:t/ns/*".parse().unwrap()],
     )
 }

@@ -11,28 +11,42 @@ use axum::http::{HeaderMap, HeaderName};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+/// What proxies add to a request of somebody else.
+const RELAYED: [HeaderName; 4] = [
+    FORWARDED_FOR,
+    HeaderName::from_static("x-real-ip"),
+    HeaderName::from_static("forwarded"),
+    HeaderName::from_static("via"),
+];
 /// Bytes of a forwarding header that are looked at.
 const HEADER_BYTES_MAX: usize = 8 * 1024;
 
 /// A request's surroundings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// The client.
+    /// The client, as limits count it ([`counted`]).
     pub(crate) ip: IpAddr,
     /// Whether the browser speaks TLS to whoever is in front.
     pub(crate) secure: bool,
     /// The `Host` the browser named, in lower case and without its scheme's own port.
     pub(crate) host: Option<String>,
+    /// Whether the client is on this machine, as far as that is certain: a proxy that nobody counts on connects from here
+    /// as well, and says so by what it adds.
+    pub(crate) is_from_here: bool,
 }
 
 impl Seen {
     /// Reads a request. `peer` is who connected; `trusted_proxies` is how many proxies are counted on.
     pub(crate) fn read(headers: &HeaderMap, peer: IpAddr, trusted_proxies: usize) -> Self {
         let secure = is_secure(headers, trusted_proxies);
+        let named = named_ip(headers, trusted_proxies);
+        let relayed = RELAYED.iter().any(|name| headers.contains_key(name));
+        let ip = named.unwrap_or(peer).to_canonical();
         Self {
-            ip: client_ip(headers, peer, trusted_proxies),
+            ip: counted(ip),
             secure,
             host: host(headers, secure),
+            is_from_here: ip.is_loopback() && (named.is_some() || !relayed),
         }
     }
 
@@ -53,14 +67,23 @@ impl Seen {
     }
 }
 
-/// The client's address. A header with fewer entries than proxies was not written by them and counts for nothing.
-pub(crate) fn client_ip(headers: &HeaderMap, peer: IpAddr, trusted_proxies: usize) -> IpAddr {
-    let found = from_the_right(headers, &FORWARDED_FOR, trusted_proxies).and_then(|entry| {
-        let ip = entry.parse::<IpAddr>();
-        ip.or_else(|_| entry.parse::<SocketAddr>().map(|address| address.ip()))
-            .ok()
-    });
-    found.unwrap_or(peer).to_canonical()
+/// What stands for an address where limits count addresses: whoever has one of IPv6 has a whole network of them.
+pub(crate) fn counted(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(v6) if !v6.is_loopback() => {
+            IpAddr::V6((v6.to_bits() & (u128::MAX << 64)).into())
+        }
+        ip => ip,
+    }
+}
+
+/// The client's address as proxies name it. A header with fewer entries than proxies was not written by them and counts
+/// for nothing.
+fn named_ip(headers: &HeaderMap, trusted_proxies: usize) -> Option<IpAddr> {
+    let entry = from_the_right(headers, &FORWARDED_FOR, trusted_proxies)?;
+    let ip = entry.parse::<IpAddr>();
+    ip.or_else(|_| entry.parse::<SocketAddr>().map(|address| address.ip()))
+        .ok()
 }
 
 /// Proxies write the scheme once, or each its own.
@@ -123,23 +146,56 @@ mod tests {
             (&[], 1, "10.0.0.9"),
             (&["6.6.6.6, unknown"], 1, "10.0.0.9"),
             (&["1.1.1.1:443"], 1, "1.1.1.1"),
-            (&["[2001:db8::1]:443"], 1, "2001:db8::1"),
+            (&["[2001:db8::1]:443"], 1, "2001:db8::"),
             (&["::ffff:1.2.3.4"], 1, "1.2.3.4"),
         ] {
             let pairs: Vec<_> = forwarded
                 .iter()
                 .map(|one| ("x-forwarded-for", *one))
                 .collect();
-            let found = client_ip(&headers(&pairs), peer, proxies);
+            let found = Seen::read(&headers(&pairs), peer, proxies);
             assert_eq!(
-                found.to_string(),
+                found.ip.to_string(),
                 expected,
                 "{forwarded:?} behind {proxies}"
             );
         }
         let long = "1.1.1.1, ".repeat(2_000);
-        let found = client_ip(&headers(&[("x-forwarded-for", &long)]), peer, 1);
-        assert_eq!(found, peer);
+        let found = Seen::read(&headers(&[("x-forwarded-for", &long)]), peer, 1);
+        assert_eq!(found.ip, peer);
+    }
+
+    #[test]
+    fn a_client_behind_a_proxy_of_this_machine_is_not_on_this_machine() {
+        for (peer, pairs, proxies, expected) in [
+            ("127.0.0.1", &[][..], 0, true),
+            ("::1", &[], 0, true),
+            ("10.0.0.9", &[], 0, false),
+            ("127.0.0.1", &[("x-forwarded-for", "1.1.1.1")], 0, false),
+            ("127.0.0.1", &[("x-forwarded-for", "127.0.0.1")], 0, false),
+            ("127.0.0.1", &[("forwarded", "for=1.1.1.1")], 0, false),
+            ("127.0.0.1", &[("x-real-ip", "1.1.1.1")], 1, false),
+            ("127.0.0.1", &[("x-forwarded-for", "1.1.1.1")], 1, false),
+            ("127.0.0.1", &[("x-forwarded-for", "127.0.0.1")], 1, true),
+            // Written by fewer proxies than are counted on.
+            ("127.0.0.1", &[("x-forwarded-for", "127.0.0.1")], 2, false),
+            // Whoever writes it from afar stays afar.
+            ("10.0.0.9", &[("x-forwarded-for", "127.0.0.1")], 0, false),
+        ] {
+            let seen = Seen::read(&headers(pairs), peer.parse().unwrap(), proxies);
+            assert_eq!(seen.is_from_here, expected, "{peer} {pairs:?} {proxies}");
+        }
+    }
+
+    #[test]
+    fn a_network_of_ipv6_counts_as_one_address() {
+        let counted = |text: &str| counted(text.parse().unwrap()).to_string();
+        assert_eq!(counted("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(counted("2001:db8:1:2:ffff::"), counted("2001:db8:1:2::1"));
+        assert_ne!(counted("2001:db8:1:3::1"), counted("2001:db8:1:2::1"));
+        assert_eq!(counted("::1"), "::1");
+        assert_eq!(counted("::ffff:1.2.3.4"), "1.2.3.4");
+        assert_eq!(counted("1.2.3.4"), "1.2.3.4");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::scope::Scope;
 use crate::scope::buckets::People;
 use crate::upstream::feed::Feeds;
 use crate::upstream::reach::Reach;
+use crate::upstream::watched::Watches;
 
 /// A gateway's shared state. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -40,6 +41,10 @@ pub(crate) struct Shared {
     pub(crate) reach: Reach,
     /// Subscriptions that browsers share.
     pub(crate) feeds: Arc<Feeds>,
+    /// And watches.
+    pub(crate) watches: Arc<Watches>,
+    /// Beacons that are carried out, by where they come from.
+    pub(crate) beacons: Arc<Slots<IpAddr>>,
     /// When this gateway started: what its own times count from.
     pub(crate) started: Instant,
     /// Who lets people in.

@@ -43,12 +43,11 @@ pub struct Config {
     pub brokers: Vec<String>,
     /// Name in the brokers' certificates.
     pub broker_name: String,
-    /// PEM file with the roots for the brokers' certificates; absent: the machine's own.
+    /// PEM file with the roots for the certificates of brokers, of an https control plane and, beside the machine's own, of
+    /// the provider. Absent: the machine's own, and of control planes only plain http is spoken to.
     pub broker_ca: Option<PathBuf>,
     /// Base URL of the control plane that exchanges tokens.
     pub controlplane_url: String,
-    /// PEM file with the roots for an https control plane and provider; absent: the machine's own.
-    pub controlplane_ca: Option<PathBuf>,
     /// File with the gateway's own token of the provider. With certificate and key: connections to brokers are shared,
     /// and each browser's session acts as its user through a delegated token.
     pub credential_file: Option<PathBuf>,
@@ -56,14 +55,12 @@ pub struct Config {
     pub client_cert: Option<PathBuf>,
     /// PEM private key of `client_cert`.
     pub client_key: Option<PathBuf>,
-    /// How many connections to brokers are shared.
+    /// How many connections to brokers are shared at first. There are more when more than 200 people are on each.
     pub shared_connections: usize,
     /// A browser is pinged after this many seconds without a ping; 0: never, and silence is never the end.
     pub ping_interval_s: u64,
     /// A browser from which nothing is heard for this many seconds is gone; 0: never. More than `ping_interval_s`.
     pub ping_timeout_s: u64,
-    /// Connections of browsers in total; more are closed at once.
-    pub connections: usize,
 }
 
 impl Default for Config {
@@ -85,14 +82,12 @@ impl Default for Config {
             broker_name: "localhost".into(),
             broker_ca: None,
             controlplane_url: "http://127.0.0.1:8443".into(),
-            controlplane_ca: None,
             credential_file: None,
             client_cert: None,
             client_key: None,
             shared_connections: 4,
             ping_interval_s: 5,
             ping_timeout_s: 14,
-            connections: 20_000,
         }
     }
 }
@@ -115,14 +110,12 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
     ("GATEWAY_FELIX_SERVER_NAME", "broker_name"),
     ("GATEWAY_FELIX_CA_FILE", "broker_ca"),
     ("GATEWAY_FELIX_CONTROL_PLANE", "controlplane_url"),
-    ("GATEWAY_FELIX_CONTROL_PLANE_CA_FILE", "controlplane_ca"),
     ("GATEWAY_FELIX_CREDENTIAL_FILE", "credential_file"),
     ("GATEWAY_FELIX_CLIENT_CERT", "client_cert"),
     ("GATEWAY_FELIX_CLIENT_KEY", "client_key"),
     ("GATEWAY_FELIX_SHARED_CONNECTIONS", "shared_connections"),
     ("GATEWAY_PING_INTERVAL_S", "ping_interval_s"),
     ("GATEWAY_PING_TIMEOUT_S", "ping_timeout_s"),
-    ("GATEWAY_MAX_CONNECTIONS", "connections"),
 ];
 
 /// The variable that names the file itself.
@@ -189,8 +182,8 @@ impl Config {
         )?;
         conflict(self.brokers.is_empty(), "brokers must name at least one")?;
         conflict(
-            self.shared_connections == 0 || self.connections == 0,
-            "shared_connections and connections must be at least 1",
+            self.shared_connections == 0,
+            "shared_connections must be at least 1",
         )?;
         conflict(
             self.ping_interval_s != 0
@@ -198,12 +191,6 @@ impl Config {
                 && self.ping_timeout_s <= self.ping_interval_s,
             "ping_timeout_s must be more than ping_interval_s",
         )
-    }
-
-    /// Whether connections to brokers are shared by all sessions.
-    #[must_use]
-    pub fn shares_connections(&self) -> bool {
-        self.credential_file.is_some()
     }
 
     /// The result as TOML, as `--print-config` shows it. It holds paths of secrets, never secrets.

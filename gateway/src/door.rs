@@ -13,7 +13,7 @@ use rustls::pki_types::pem::PemObject;
 use crate::app::App;
 use crate::config::Config;
 use crate::console::Console;
-use crate::identity::{self, Identity, Secret, SharedSettings};
+use crate::identity::{self, Identity, Secret};
 use crate::origin::{BadOrigin, Origins};
 use crate::sign_in::{self, SignIn};
 
@@ -56,7 +56,7 @@ pub(crate) struct Door {
     pub(crate) identity: Identity,
     tenant: TenantId,
     /// PEM.
-    controlplane_roots: Option<Vec<u8>>,
+    roots: Option<Vec<u8>>,
 }
 
 impl Door {
@@ -66,11 +66,7 @@ impl Door {
     /// [`DoorRefused`] says what to change.
     pub(crate) fn open(config: &Config, trusted_proxies: usize) -> Result<Self, DoorRefused> {
         let tenant = TenantId::new(&config.tenant).map_err(DoorRefused::Tenant)?;
-        let roots = config
-            .controlplane_ca
-            .as_deref()
-            .map(read_roots)
-            .transpose()?;
+        let roots = config.broker_ca.as_deref().map(read_roots).transpose()?;
         let (pem, provider_roots) = roots.unzip();
         let client_secret = config.oidc_client_secret_file.as_deref();
         let origins = Origins::new(config.public_url.as_deref(), &config.origins)?;
@@ -90,13 +86,7 @@ impl Door {
             issuer: config.oidc_issuer.clone(),
             client_id: config.oidc_client_id.clone(),
             provider_roots: provider_roots.unwrap_or_default(),
-            shared: config
-                .credential_file
-                .clone()
-                .map(|credential| SharedSettings {
-                    credential,
-                    connections: config.shared_connections,
-                }),
+            credential: config.credential_file.clone(),
         };
         let identity = Identity::new(settings, sign_in.sessions())?;
         Ok(Self {
@@ -105,7 +95,7 @@ impl Door {
             identity,
             sign_in: Arc::new(sign_in),
             tenant,
-            controlplane_roots: pem,
+            roots: pem,
         })
     }
 
@@ -114,7 +104,7 @@ impl Door {
     /// # Errors
     /// When the control plane's address cannot be used.
     pub(crate) fn console(&self, config: &Config) -> Result<Console, DoorRefused> {
-        let roots = self.controlplane_roots.as_deref();
+        let roots = self.roots.as_deref();
         Ok(Console::new(config, self.tenant.clone(), roots)?)
     }
 }
@@ -127,7 +117,7 @@ impl FromRef<App> for Arc<SignIn> {
 
 fn read_roots(path: &Path) -> Result<(Vec<u8>, Vec<CertificateDer<'static>>), DoorRefused> {
     let unusable = |why: String| DoorRefused::File {
-        key: "controlplane_ca",
+        key: "broker_ca",
         path: path.to_owned(),
         why,
     };

@@ -91,6 +91,8 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
         at_ip: Arc::default(),
         of_person: Arc::default(),
         feeds: Arc::default(),
+        watches: Arc::default(),
+        beacons: Arc::default(),
         started: Instant::now(),
         reach,
         scope,
@@ -171,7 +173,7 @@ async fn upkeep(app: App, stop: CancellationToken) {
             () = stop.cancelled() => return,
             _ = ticks.tick() => {
                 app.metrics.upkeep();
-                app.metrics.feeds.set(app.feeds.len() as f64);
+                app.metrics.feeds.set((app.feeds.len() + app.watches.len()) as f64);
             }
             _ = sweeps.tick() => app.people.sweep(app.uptime()),
         }

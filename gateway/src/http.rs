@@ -1,7 +1,8 @@
 //! Every route of the gateway.
 
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, Uri, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router, middleware};
@@ -10,6 +11,7 @@ use tower_http::services::ServeDir;
 
 use crate::app::App;
 use crate::headers;
+use crate::limits::ANSWER_TIMEOUT;
 use crate::pages::{Page, Pages};
 
 /// How to sign in: what a page needs to begin.
@@ -38,10 +40,20 @@ pub(crate) fn router(app: App, pages: Option<Pages>) -> Router {
         (None, None) => routes,
     };
     routes
+        .layer(middleware::from_fn(in_time))
         .layer(middleware::from_fn(move |request, next| {
             headers::protect(policy.clone(), request, next)
         }))
         .with_state(app)
+}
+
+/// Gives up a request whose answer does not begin in time.
+async fn in_time(request: Request, next: Next) -> Response {
+    let answering = next.run(request);
+    match tokio::time::timeout(ANSWER_TIMEOUT, answering).await {
+        Ok(answer) => answer,
+        Err(_) => StatusCode::REQUEST_TIMEOUT.into_response(),
+    }
 }
 
 async fn oidc(State(app): State<App>) -> Response {

@@ -11,6 +11,33 @@ pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// How long a gateway that stops waits for sessions to end after it told them to go.
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Connections of browsers in total; more are closed at once. One holds under 40 KB while it is idle, so that this guards
+/// descriptors, of which there is one for each.
+pub(crate) const CONNECTIONS_MAX: usize = 20_000;
+
+/// Connections of one address for each session that it may have, where no proxy stands between: a browser opens several for
+/// the files of a page.
+pub(crate) const CONNECTIONS_PER_SESSION: usize = 8;
+
+/// An answer must begin after this long, however slowly its request comes: nobody holds a connection with half a body.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Beacons that are carried out at a time, of everybody and of one address. A browser sends one for each tab it closes.
+pub(crate) const BEACONS_MAX: usize = 1_024;
+
+/// Of one address.
+pub(crate) const BEACONS_PER_ADDRESS: usize = 16;
+
+/// When a beacon may come again that found no place.
+pub(crate) const BEACON_WAIT: Duration = Duration::from_secs(1);
+
+/// Subscriptions and watches that a session may begin: so many at once, and then so many a second. A page that comes back
+/// begins all of its own in one message; nobody needs to begin them over and over.
+pub(crate) const BEGINS_BURST: u64 = 256;
+
+/// And then so many a second.
+pub(crate) const BEGINS_PER_SECOND: u64 = 16;
+
 /// How long is waited after the system had no room for a connection.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -32,8 +59,17 @@ pub(crate) const READS_WAITING_MAX: usize = 4;
 /// Subscriptions of one session, unless its scope has more streams.
 pub(crate) const SUBSCRIPTIONS_MAX: usize = 64;
 
+/// People on one shared connection. A broker carries 1,024 streams of a connection, and a person takes up to five.
+pub(crate) const PEOPLE_PER_CONNECTION: usize = 200;
+
 /// Events that are held for a browser that does not take them. Then nothing more is read for it.
 pub(crate) const EVENTS_HELD_MAX: usize = 1_024;
+
+/// And of so many bytes at most, for streams of large records: what a feed holds of a stream, whoever reads it.
+pub(crate) const EVENTS_HELD_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// Bytes of keys and values that a cache may hold which browsers watch: all of it is one message to each of them.
+pub(crate) const WATCHED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Events that are written before the socket is flushed.
 pub(crate) const EVENTS_PER_FLUSH: usize = 128;

@@ -16,8 +16,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::address::counted;
 use crate::app::App;
-use crate::limits::{ACCEPT_PAUSE, FIRST_MESSAGE_TIMEOUT, HEAD_BYTES_MAX};
+use crate::limits::{
+    ACCEPT_PAUSE, CONNECTIONS_MAX, CONNECTIONS_PER_SESSION, FIRST_MESSAGE_TIMEOUT, HEAD_BYTES_MAX,
+};
 
 /// Takes connections until the gateway drains. Each is a task of `connections`.
 pub(crate) async fn accept(
@@ -27,21 +30,28 @@ pub(crate) async fn accept(
     connections: TaskTracker,
 ) {
     let slots = Arc::new(Slots::<IpAddr>::default());
-    let total = app.config.connections;
+    let per_address = per_address(&app);
+    // Said once for each time that the system has no room, and not for each attempt.
+    let mut is_full = false;
     loop {
         let (stream, peer) = tokio::select! {
             () = app.draining.cancelled() => return,
             accepted = listener.accept() => match accepted {
-                Ok(accepted) => accepted,
+                Ok(accepted) => {
+                    is_full = false;
+                    accepted
+                }
                 Err(error) => {
                     // The system has no room; it has when others close.
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    if !std::mem::replace(&mut is_full, true) {
+                        tracing::warn!(%error, "connections cannot be accepted");
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             },
         };
-        let Some(slot) = slots.take(peer.ip().to_canonical(), total, total) else {
+        let Some(slot) = slots.take(counted(peer.ip()), CONNECTIONS_MAX, per_address) else {
             app.metrics.connections_refused.increment(1);
             continue;
         };
@@ -53,6 +63,16 @@ pub(crate) async fn accept(
             served.await;
             drop(slot);
         });
+    }
+}
+
+/// Connections that one address may have. Behind a proxy all come from one address, and where an address may have any
+/// number of sessions it may have any number of connections.
+fn per_address(app: &App) -> usize {
+    let limits = &app.scope.limits;
+    match (limits.trusted_proxies, limits.sessions_per_ip) {
+        (0, sessions @ 1..) => sessions.saturating_mul(CONNECTIONS_PER_SESSION),
+        _ => CONNECTIONS_MAX,
     }
 }
 

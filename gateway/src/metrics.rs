@@ -82,7 +82,7 @@ pub const CATALOGUE: &[(&str, &str, &str)] = &[
     (
         "gauge",
         "felix_gateway_feeds",
-        "Subscriptions at brokers that are shared by the browsers of a stream.",
+        "Subscriptions and cache watches at brokers that are shared by browsers.",
     ),
     (
         "counter",

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use felix_process::{LoadRefused, flag};
+use felix_process::{LoadRefused, flag, list};
 use serde::{Deserialize, Serialize};
 
 /// The configuration of one listener process. Unknown keys are refused.
@@ -17,13 +17,19 @@ pub struct Config {
     pub advertise: Option<String>,
     /// Where `/live`, `/ready` and `/metrics` answer over plain HTTP without authentication: keep it private.
     pub metrics_listen: SocketAddr,
-    /// Brokers to begin with, `host:port`; more are learned from them.
+    /// Brokers to begin with, `host:port`; more are learned from them. In the environment with commas between.
+    #[serde(deserialize_with = "list")]
     pub brokers: Vec<String>,
     /// PEM file with the roots for the certificates of brokers and of an https control plane. Absent: the machine's own for
     /// brokers, and of control planes only plain http on loopback is trusted.
     pub broker_ca: Option<PathBuf>,
     /// Name in the brokers' certificates, when it is not the one they are reached by.
     pub broker_name: Option<String>,
+    /// PEM certificate chain that the listener presents to brokers, and to an https control plane that asks for one. Read
+    /// again for every connection to a broker.
+    pub client_cert: Option<PathBuf>,
+    /// PEM private key of `client_cert`.
+    pub client_key: Option<PathBuf>,
     /// Base URL of the control plane whose catalogue this listener follows.
     pub controlplane_url: String,
     /// File that holds this listener's token for the control plane.
@@ -42,8 +48,6 @@ pub struct Config {
     /// `true`: a topic that a client asks for and that does not exist is made, if the client allows it and may.
     #[serde(deserialize_with = "flag")]
     pub auto_create_topics: bool,
-    /// Client connections in total; more are closed at once.
-    pub connections: usize,
     /// Client connections of one remote address. Raise it when many clients sit behind one NAT.
     pub connections_per_ip: usize,
     /// Bytes of requests that are read and not answered yet, over all connections. Reading waits when it is spent.
@@ -59,6 +63,8 @@ impl Default for Config {
             brokers: vec!["127.0.0.1:5000".into()],
             broker_ca: None,
             broker_name: None,
+            client_cert: None,
+            client_key: None,
             controlplane_url: "http://127.0.0.1:8443".into(),
             node_token_file: None,
             node_refresh_token_file: None,
@@ -66,7 +72,6 @@ impl Default for Config {
             tls_key: None,
             plaintext: false,
             auto_create_topics: false,
-            connections: 8192,
             connections_per_ip: 512,
             inflight_bytes: 256 * 1024 * 1024,
         }
@@ -81,6 +86,8 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
     ("FELIX_KAFKA_BROKERS", "brokers"),
     ("FELIX_KAFKA_BROKER_CA", "broker_ca"),
     ("FELIX_KAFKA_BROKER_NAME", "broker_name"),
+    ("FELIX_KAFKA_CLIENT_CERT", "client_cert"),
+    ("FELIX_KAFKA_CLIENT_KEY", "client_key"),
     ("FELIX_KAFKA_CONTROLPLANE_URL", "controlplane_url"),
     ("FELIX_KAFKA_NODE_TOKEN_FILE", "node_token_file"),
     (
@@ -91,7 +98,6 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
     ("FELIX_KAFKA_TLS_KEY", "tls_key"),
     ("FELIX_KAFKA_PLAINTEXT", "plaintext"),
     ("FELIX_KAFKA_AUTO_CREATE_TOPICS", "auto_create_topics"),
-    ("FELIX_KAFKA_MAX_CONNECTIONS", "connections"),
     ("FELIX_KAFKA_MAX_CONNECTIONS_PER_IP", "connections_per_ip"),
     ("FELIX_KAFKA_INFLIGHT_BYTES", "inflight_bytes"),
 ];
@@ -135,13 +141,17 @@ impl Config {
             "tls_cert and tls_key go together: set both or none",
         )?;
         conflict(
+            self.client_cert.is_some() != self.client_key.is_some(),
+            "client_cert and client_key go together: set both or none",
+        )?;
+        conflict(
             self.tls_cert.is_none() && !self.plaintext && !self.listen.ip().is_loopback(),
             "without tls_cert only loopback is served: set tls_cert and tls_key, or plaintext = true",
         )?;
         conflict(self.brokers.is_empty(), "brokers must name at least one")?;
         conflict(
-            self.connections == 0 || self.connections_per_ip == 0,
-            "connections and connections_per_ip must be at least 1",
+            self.connections_per_ip == 0,
+            "connections_per_ip must be at least 1",
         )?;
         conflict(
             self.inflight_bytes < crate::limits::FRAME_BYTES_MAX,
@@ -192,6 +202,34 @@ mod tests {
         let meant = from_toml("listen = '0.0.0.0:9092'\nplaintext = true").unwrap();
         assert!(meant.check().is_ok());
         assert!(Config::default().check().is_ok());
+    }
+
+    #[test]
+    fn brokers_are_a_list_in_the_file_and_have_commas_between_in_the_environment() {
+        for text in [
+            "brokers = ['a:5000', 'b:5000']",
+            "brokers = 'a:5000, b:5000'",
+        ] {
+            let config = from_toml(text).unwrap();
+            assert_eq!(config.brokers, ["a:5000", "b:5000"], "{text}");
+        }
+        assert_eq!(from_toml("brokers = 'a:5000'").unwrap().brokers, ["a:5000"]);
+        assert!(from_toml("brokers = ''").unwrap().check().is_err());
+    }
+
+    #[test]
+    fn there_are_no_more_keys_than_a_person_keeps_in_mind() {
+        // Fifteen, and the certificate with its key (docs/adr/0029).
+        assert!(ENVIRONMENT.len() <= 17, "{}", ENVIRONMENT.len());
+    }
+
+    #[test]
+    fn a_certificate_for_brokers_comes_with_its_key() {
+        let half = from_toml("client_cert = 'a.pem'").unwrap();
+        let refused = half.check().unwrap_err().to_string();
+        assert!(refused.contains("client_key"), "{refused}");
+        let whole = from_toml("client_cert = 'a.pem'\nclient_key = 'a.key'").unwrap();
+        assert!(whole.check().is_ok());
     }
 
     #[test]

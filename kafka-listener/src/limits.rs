@@ -36,6 +36,10 @@ pub(crate) const LEFT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection on which nothing happens is closed after this long, as Kafka does (`connections.max.idle.ms`).
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
+/// Client connections in total; more are closed at once. What they may make the listener hold is bounded by itself
+/// (`inflight_bytes`), so this guards descriptors alone, of which there is one for each.
+pub(crate) const CONNECTIONS_MAX: usize = 8_192;
+
 /// TLS handshake and authentication must be done after this long.
 pub(crate) const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(10);
 

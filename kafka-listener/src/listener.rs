@@ -20,7 +20,7 @@ use crate::anonymous::{Anonymous, Nameless};
 use crate::api::fetch::FetchSessions;
 use crate::config::{Config, ConfigRefused};
 use crate::conn;
-use crate::limits::{AUTHENTICATION_TIMEOUT, CERTIFICATE_INTERVAL, DRAIN_TIMEOUT};
+use crate::limits::{AUTHENTICATION_TIMEOUT, CERTIFICATE_INTERVAL, CONNECTIONS_MAX, DRAIN_TIMEOUT};
 use crate::metrics::Metrics;
 use crate::names::Names;
 use crate::ops;
@@ -350,7 +350,7 @@ async fn accept(
         };
         let config = &shared.config;
         let ip = peer.ip().to_canonical();
-        let Some(slot) = slots.take(ip, config.connections, config.connections_per_ip) else {
+        let Some(slot) = slots.take(ip, CONNECTIONS_MAX, config.connections_per_ip) else {
             shared.metrics.connections_refused.increment(1);
             continue;
         };

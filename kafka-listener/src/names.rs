@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use felix_auth::{KeySet, PublicKey, Revocation, Revocations, RevokedKind};
+use felix_auth::{KeySet, PublicKey, Revocation, Revocations};
 use felix_controlplane_client::{Follower, FollowerState};
 use felix_meta::TenantEntry;
 use felix_model::TenantId;
@@ -184,22 +184,11 @@ fn keys(entry: &TenantEntry) -> KeySet {
 
 fn revocations(entry: &TenantEntry) -> Revocations {
     let records = entry.revocations.iter().map(|record| Revocation {
-        kind: kind(record.kind),
+        kind: record.kind,
         id: &record.id,
         not_before_ms: record.not_before_ms,
     });
     Revocations::new(records)
-}
-
-const fn kind(kind: felix_meta::RevokedKind) -> RevokedKind {
-    match kind {
-        felix_meta::RevokedKind::Principal => RevokedKind::Principal,
-        felix_meta::RevokedKind::Session => RevokedKind::Session,
-        felix_meta::RevokedKind::Token => RevokedKind::Token,
-        felix_meta::RevokedKind::Role => RevokedKind::Role,
-        felix_meta::RevokedKind::Issuer => RevokedKind::Issuer,
-        felix_meta::RevokedKind::Tenant => RevokedKind::Tenant,
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

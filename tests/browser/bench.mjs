@@ -1,11 +1,11 @@
 // What the tests of the browser stand on: a node of Felix that can be killed, a gateway that can be restarted, people with
 // browsers and cables of their own. Everything is on this machine's loopback and is ended when the tests are over.
 import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { chromium } from 'playwright-core';
+import { chromium, firefox } from 'playwright-core';
 import { Cable } from './cable.mjs';
 import { CLIENT, OpenProvider } from './provider.mjs';
 
@@ -13,6 +13,8 @@ const HERE = import.meta.dirname;
 const PROGRAMS = process.env.FELIX_PROGRAMS ?? join(HERE, '../../target/debug');
 const WHITEBOARD = join(HERE, '../../clients/typescript/examples/whiteboard/dist');
 const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
+/// Firefox as Debian has it. Without it, or with `FIREFOX=`, tests of it are skipped.
+export const FIREFOX = process.env.FIREFOX ?? '/usr/bin/firefox-esr';
 const PATIENCE_MS = 60_000;
 const PORTS = 16;
 
@@ -107,9 +109,20 @@ export class Node {
   }
 }
 
+/// The whiteboard with another way to sign in: what somebody who serves it changes in its page.
+function signingIn(way) {
+  const there = join(directory, `whiteboard-${way}`);
+  cpSync(WHITEBOARD, there, { recursive: true });
+  const page = join(there, 'index.html');
+  const changed = readFileSync(page, 'utf8').replace('name="felix-sign-in" content="auto"', `name="felix-sign-in" content="${way}"`);
+  writeFileSync(page, changed);
+  return there;
+}
+
 export class Gateway {
-  constructor(node, issuer, cables) {
-    Object.assign(this, { node, issuer, cables });
+  /// At the ends of these cables; `way` is how the page signs people in.
+  constructor(node, issuer, cables, way = 'page') {
+    Object.assign(this, { node, issuer, cables, pages: way === 'auto' ? WHITEBOARD : signingIn(way) });
     endings.push(() => this.process?.stop());
   }
 
@@ -119,7 +132,7 @@ export class Gateway {
       GATEWAY_LISTEN: '127.0.0.1:0', GATEWAY_SCOPE_FILE: join(HERE, 'scope.toml'), GATEWAY_TENANT: ready.tenant,
       GATEWAY_OIDC_ISSUER: this.issuer, GATEWAY_OIDC_CLIENT_ID: CLIENT, GATEWAY_OIDC_SCOPES: 'openid profile groups',
       GATEWAY_FELIX_BROKERS: ready.brokers.join(','), GATEWAY_FELIX_CA_FILE: ready.ca_file, GATEWAY_FELIX_SERVER_NAME: ready.server_name,
-      GATEWAY_FELIX_CONTROL_PLANE: ready.controlplane_url, GATEWAY_WEB_DIR: WHITEBOARD, RUST_LOG: 'info',
+      GATEWAY_FELIX_CONTROL_PLANE: ready.controlplane_url, GATEWAY_WEB_DIR: this.pages, RUST_LOG: 'info',
     });
     const { child, said } = this.process;
     const address = await until('the gateway', () => {
@@ -134,22 +147,46 @@ export class Gateway {
   }
 }
 
-let browser;
+const browsers = {};
+const launch = {
+  chromium: () => chromium.launch({
+    executablePath: CHROMIUM,
+    args: [
+      // The sandbox needs another user than root.
+      ...(process.getuid() === 0 ? ['--no-sandbox'] : []),
+      '--disable-gpu', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync',
+    ],
+  }),
+  // An unchanged Firefox, over WebDriver BiDi.
+  firefox: async () => {
+    const launched = await firefox.launch({ channel: 'moz-firefox', executablePath: FIREFOX });
+    // The one command that Playwright always gives and that this Firefox does not know; nothing here depends on it.
+    const session = Object.getPrototypeOf(launched._connection.toImpl(launched)._browserSession);
+    const { send } = session;
+    session.send = function (method, params) {
+      return method === 'emulation.setMediaFeaturesOverride' ? Promise.resolve({}) : send.call(this, method, params);
+    };
+    return launched;
+  },
+};
 
 /// A person with a browser that knows nobody, at the end of a cable.
 export class Person {
-  static async at(cable, options = {}) {
-    browser ??= await chromium.launch({
-      executablePath: CHROMIUM,
-      args: [
-        // The sandbox needs another user than root.
-        ...(process.getuid() === 0 ? ['--no-sandbox'] : []),
-        '--disable-gpu', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync',
-      ],
-    });
+  static async at(cable, { browser = 'chromium', ...options } = {}) {
+    browsers[browser] ??= await launch[browser]();
+    const context = await browsers[browser].newContext({ viewport: { width: 1280, height: 800 }, ...options });
+    return Person.in(context, cable);
+  }
+
+  /// The same person in another tab.
+  anotherTab() {
+    return Person.in(this.context, this.cable);
+  }
+
+  static async in(context, cable) {
     const person = new Person();
     person.cable = cable;
-    person.context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+    person.context = context;
     person.page = await person.context.newPage();
     person.page.setDefaultTimeout(PATIENCE_MS);
     person.sent = [];
@@ -216,25 +253,29 @@ export async function agree(people, edits) {
   return states[0];
 }
 
-/// A node, a provider, a gateway, and cables for so many people.
-export async function company(people, boards) {
+/// A node, a provider, a gateway, and cables for so many people; and another gateway that signs people in itself.
+export async function company(people, boards, { byCookie = 0 } = {}) {
   const provider = await OpenProvider.listening();
   endings.push(() => provider.close());
-  const cables = await Promise.all(Array.from({ length: people }, () => Cable.laid()));
+  const cables = await Promise.all(Array.from({ length: people + byCookie }, () => Cable.laid()));
   endings.push(() => cables.forEach((cable) => cable.close()));
   provider.allow(cables.map(({ origin }) => origin));
   const node = await Node.started();
   for (const board of boards) await node.board(board);
   await node.does('idp', 'add', provider.issuer, '--audience', CLIENT);
   await node.does('rbac', 'grouping', 'add', `group:${provider.issuer}#drawers`, 'role:drawers');
-  const gateway = new Gateway(node, provider.issuer, cables);
+  const gateway = new Gateway(node, provider.issuer, cables.slice(0, people));
   await gateway.start();
-  return { provider, node, gateway, cables };
+  const door = byCookie === 0 ? null : new Gateway(node, provider.issuer, cables.slice(people), 'auto');
+  await door?.start();
+  return { provider, node, gateway, cables: gateway.cables, door };
 }
 
 export async function endAll() {
-  await browser?.close();
-  browser = undefined;
+  for (const [name, browser] of Object.entries(browsers)) {
+    await browser.close();
+    delete browsers[name];
+  }
   for (const end of endings.reverse()) await end();
   rmSync(directory, { recursive: true, force: true });
 }

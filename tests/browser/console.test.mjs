@@ -1,104 +1,43 @@
 // The console in a real browser on a real node: what users of other consoles asked for in vain, and what a hostile
 // payload must not be able to do.
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { chromium } from 'playwright-core';
+import { IMAGES, as, begin, complaints, end, feeding, felixctl, fresh, picture, ready } from './console.mjs';
 
-const PROGRAMS = process.env.FELIX_PROGRAMS ?? join(import.meta.dirname, '../../target/debug');
-const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
-const PATIENCE_MS = 60_000;
-// Where screenshots for the documentation go; none are made without it.
-const IMAGES = process.env.FELIX_IMAGES;
 const HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script><svg onload="window.hacked=1">';
 
-const home = mkdtempSync(join(tmpdir(), 'felix-console-'));
-const { PATH, LANG } = process.env;
-const env = { PATH, LANG, HOME: home, XDG_CONFIG_HOME: join(home, 'config'), XDG_DATA_HOME: join(home, 'data') };
-let dev, ready, browser;
-// Everything the browser complained of; a policy that was violated is among it.
-const complaints = [];
-
-function felixctl(args, input = '') {
-  return new Promise((done, failed) => {
-    const child = spawn(join(PROGRAMS, 'felixctl'), args, { env, stdio: ['pipe', 'pipe', 'pipe'] });
-    let [out, err] = ['', ''];
-    child.stdout.on('data', (bytes) => (out += bytes));
-    child.stderr.on('data', (bytes) => (err += bytes));
-    child.on('close', (exit) => (exit === 0 ? done(out) : failed(new Error(`felixctl ${args.join(' ')} ended with ${exit}: ${err}`))));
-    child.stdin.end(input);
-  });
-}
-
 before(async () => {
-  mkdirSync(home, { recursive: true });
-  const file = join(home, 'ready.json');
-  dev = spawn(join(PROGRAMS, 'felixctl'), ['dev', '--data-dir', join(home, 'node'), '--port-base', '0', '--ready-file', file], { env, stdio: ['ignore', 'ignore', 'pipe'] });
-  let err = '';
-  dev.stderr.on('data', (bytes) => (err += bytes));
-  const deadline = Date.now() + PATIENCE_MS;
-  while (!existsSync(file)) {
-    if (dev.exitCode !== null || Date.now() > deadline) throw new Error(`the node did not come up: ${err}`);
-    await new Promise((passed) => setTimeout(passed, 50));
-  }
-  ready = JSON.parse(readFileSync(file, 'utf8'));
+  await begin();
   const records = Array.from({ length: 100 }, (_, at) => JSON.stringify({ order: at, city: ['Porto', 'Kraków', 'Nagoya'][at % 3], total: at * 7 }));
   await felixctl(['stream', 'create', 'small', '--sync', 'on_commit']);
   await felixctl(['pub', 'small'], `${records.slice(0, 60).join('\n')}\n`);
   await felixctl(['pub', 'small', HOSTILE, '--key', HOSTILE, '-H', `evil=${HOSTILE}`, '-H', 'trace=needle-in-a-header']);
   await felixctl(['pub', 'small'], `${records.slice(61).join('\n')}\n`);
   await felixctl(['group', 'create', 'small', 'billing', '--at', '10']);
+  // A namespace that is lived in: several shards, groups that are behind, and what they set aside.
+  await felixctl(['stream', 'create', 'clicks', '--shards', '4']);
+  await felixctl(['stream', 'create', 'invoices', '--shards', '2']);
+  for (const [stream, many] of [['clicks', 600], ['invoices', 150], ['orders', 400]]) {
+    const lines = Array.from({ length: many }, (_, at) => JSON.stringify({ id: at, page: `/offer/${at % 37}`, total: (at * 7919) % 20000 }));
+    await felixctl(['pub', stream], `${lines.join('\n')}\n`);
+  }
+  await felixctl(['group', 'create', 'orders', 'shipping', '--at', '120']);
+  await felixctl(['group', 'create', 'clicks', 'sessionizer']);
+  await felixctl(['group', 'create', 'invoices', 'mailer', '--at', 'latest']);
   await felixctl(['cache', 'put', 'config', 'theme', '"light"']);
   await felixctl(['cache', 'put', 'config', 'theme', '"dark"']);
-  browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
 });
 
-after(async () => {
-  await browser?.close();
-  if (dev !== undefined && dev.exitCode === null) {
-    const ended = new Promise((done) => dev.on('exit', done));
-    dev.kill('SIGTERM');
-    await ended;
-  }
-  rmSync(home, { recursive: true, force: true });
-});
-
-/// A browser of its own, with nobody signed in.
-async function fresh(options = {}) {
-  const context = await browser.newContext({ viewport: { width: 1360, height: 860 }, ...options });
-  const page = await context.newPage();
-  page.setDefaultTimeout(PATIENCE_MS);
-  page.on('pageerror', (error) => complaints.push(error.message));
-  page.on('console', (said) => {
-    if (/Content Security Policy|TrustedHTML|Trusted Type/i.test(said.text())) complaints.push(said.text());
-  });
-  return page;
-}
-
-/// Opens an address of the console as somebody, through the provider if need be.
-async function as(person, path, options) {
-  const page = await fresh(options);
-  await page.goto(new URL(path, ready.console_url).href);
-  await page.click('a:has-text("Sign in")');
-  await page.click(`button:has-text("${person}")`);
-  await page.waitForSelector('.view');
-  return page;
-}
+after(end);
 
 const offsets = (page) => page.$$eval('table.records tr[data-offset]', (rows) => rows.map((row) => Number(row.dataset.offset)));
-async function picture(page, name) {
-  if (IMAGES !== undefined) await page.screenshot({ path: join(IMAGES, `console-${name}.png`) });
-}
 
 test('a person signs in, comes back to the view she asked for, and can only look', async () => {
   const page = await as('Ada', '/console/default/streams');
   await page.waitForSelector('tr:has-text("small")');
   assert.equal(new URL(page.url()).pathname, '/console/default/streams');
   assert.equal(await page.getAttribute('button.switch', 'aria-checked'), 'false');
-  await page.goto(new URL('/console/default/streams/small/publish', ready.console_url).href);
+  await page.goto(new URL('/console/default/streams/small/publish', ready().console_url).href);
   await page.waitForSelector('text=Switch editing on at the top to publish.');
   assert.ok(await page.isDisabled('button[type=submit]:has-text("Publish")'));
   await page.context().close();
@@ -194,7 +133,7 @@ test('a hostile payload stays text wherever it is shown', async () => {
     assert.equal(await page.$$eval('main img, main script, main [onerror], main [onload]', (all) => all.length), 0);
   };
   await alone();
-  await page.goto(new URL('/console/default/streams/small/tail?from=60', ready.console_url).href);
+  await page.goto(new URL('/console/default/streams/small/tail?from=60', ready().console_url).href);
   await page.waitForSelector('.tail-line[data-offset="60"]');
   await page.click('.tail-line[data-offset="60"]');
   await page.waitForSelector('dialog .payload-text');
@@ -210,7 +149,7 @@ test('a hostile payload stays text wherever it is shown', async () => {
   });
   assert.ok(refused);
   complaints.splice(0, complaints.length, ...complaints.filter((one) => !/innerHTML|TrustedHTML/.test(one)));
-  const answer = await fetch(ready.console_url);
+  const answer = await fetch(ready().console_url);
   assert.match(answer.headers.get('content-security-policy'), /default-src 'self'.*frame-ancestors 'none'/);
   assert.equal(answer.headers.get('access-control-allow-origin'), null);
   await page.context().close();
@@ -274,6 +213,7 @@ test('a person without rights is shown none of it, and who signs out leaves noth
   assert.match(await page.textContent('.facts'), /ada|[0-9a-f]{64}/i);
   await page.click('button:has-text("Sign out")');
   await page.waitForSelector('.sign-in');
+  assert.match(await page.getAttribute('.sign-in a', 'href'), /&prompt=login$/);
   assert.equal((await page.evaluate(async () => (await fetch('/console/api/me')).status)), 401);
   assert.doesNotMatch(await page.textContent('body'), /Ada|[0-9a-f]{64}/);
   await page.context().close();
@@ -282,20 +222,18 @@ test('a person without rights is shown none of it, and who signs out leaves noth
 test('the page fits a telephone and the dark, and no view breaks its own rules', async () => {
   const phone = await as('Ada', '/console/default/overview', { viewport: { width: 380, height: 780 }, colorScheme: 'dark' });
   for (const path of ['overview', 'streams', 'streams/small', 'streams/small/tail', 'streams/small/settings', 'caches', 'caches/config?key=theme', 'groups', 'groups/small/billing', 'groups/small/billing/letters', 'kafka']) {
-    await phone.goto(new URL(`/console/default/${path}`, ready.console_url).href);
+    await phone.goto(new URL(`/console/default/${path}`, ready().console_url).href);
     await phone.waitForSelector('.view > *:not(.notice-slot)');
     const wider = await phone.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     assert.ok(wider <= 0, `${path} is ${wider} px too wide`);
   }
   await phone.context().close();
   const dark = await as('Ada', '/console/default/overview', { colorScheme: 'dark' });
-  const feed = spawn(join(PROGRAMS, 'felixctl'), ['pub', 'orders'], { env, stdio: ['pipe', 'ignore', 'ignore'] });
-  const timer = setInterval(() => feed.stdin.write('{"order": 1}\n'.repeat(20 + Math.round(Math.random() * 20))), 250);
+  const stop = feeding('orders');
   await dark.waitForSelector('.chart polyline');
   if (IMAGES !== undefined) await dark.waitForTimeout(20_000);
-  clearInterval(timer);
-  feed.stdin.end();
   await picture(dark, 'overview');
+  stop();
   await dark.context().close();
   assert.deepEqual(complaints, []);
 });

@@ -23,7 +23,8 @@ function configuration(origins) {
       token_endpoint_auth_method: 'none',
       grant_types: ['authorization_code', 'refresh_token'],
       response_types: ['code'],
-      redirect_uris: origins.map((origin) => `${origin}/`),
+      // Where the page signs in itself, and where the gateway does.
+      redirect_uris: origins.flatMap((origin) => [`${origin}/`, `${origin}/auth/callback`]),
       post_logout_redirect_uris: origins.map((origin) => `${origin}/`),
     }],
     findAccount: (_context, id) => account(id),

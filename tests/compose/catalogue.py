@@ -10,8 +10,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
 ROOT = Path(__file__).resolve().parents[2]
-DASHBOARD = ROOT / "deploy/grafana/dashboards/felix.json"
+COMPOSE = ROOT / "compose.yaml"
+GRAFANA = ROOT / "deploy/grafana"
+DASHBOARD = GRAFANA / "dashboards/felix.json"
+PROMETHEUS = ROOT / "deploy/prometheus/prometheus.yml"
 ALERTS = ROOT / "deploy/prometheus/alerts.yml"
 # Metrics that Prometheus makes itself.
 OF_PROMETHEUS = {"up"}
@@ -45,6 +52,22 @@ def test_the_alert_rules_name_metrics_that_exist():
     check(expressions)
 
 
+def test_the_dashboard_holds_nothing_that_grafanas_own_model_does_not_know():
+    register_default_plugins()
+    ours = json.loads(DASHBOARD.read_text())
+    read = json.loads(JSONEncoder().encode(Dashboard.from_json(ours)))
+    assert not unread(ours, read, "dashboard"), unread(ours, read, "dashboard")
+
+
+def unread(ours, read, place):
+    """Where something of ours is missing or other in what was read."""
+    if isinstance(ours, dict) and isinstance(read, dict):
+        return [found for key in ours for found in unread(ours[key], read.get(key), f"{place}.{key}")]
+    if isinstance(ours, list) and isinstance(read, list) and len(ours) == len(read):
+        return [found for at, (one, other) in enumerate(zip(ours, read)) for found in unread(one, other, f"{place}[{at}]")]
+    return [] if ours == read else [place]
+
+
 def test_the_panels_of_the_dashboard_do_not_overlap():
     taken, ids = set(), set()
     for panel in panels():
@@ -57,11 +80,34 @@ def test_the_panels_of_the_dashboard_do_not_overlap():
         ids.add(panel["id"])
 
 
+def test_grafana_is_given_its_dashboard_and_where_prometheus_is():
+    service = re.search(r"^  grafana:\n((?:    .*\n)+)", COMPOSE.read_text(), re.MULTILINE)[1]
+    assert "<<: *closed" in service and 'network_mode: "service:pod"' in service
+    mounts = dict(re.findall(r"- \./([\w/]+):([\w/-]+):ro", service))
+    assert mounts["deploy/grafana/provisioning"] == "/etc/grafana/provisioning"
+    provider = (GRAFANA / "provisioning/dashboards/felix.yml").read_text()
+    assert f"path: {mounts['deploy/grafana/dashboards']} }}" in provider
+    assert f"PATH: {mounts['deploy/grafana/dashboards']}/{DASHBOARD.name}" in service
+    source = dict(re.findall(r"^    (\w+): (.*)$", (GRAFANA / "provisioning/datasources/prometheus.yml").read_text(), re.MULTILINE))
+    assert source["type"] == "prometheus"
+    listens = re.search(r"--web.listen-address=0.0.0.0:(\d+)", COMPOSE.read_text())[1]
+    assert source["url"] == f"http://127.0.0.1:{listens}"
+    used = [panel["datasource"] for panel in panels() if panel.get("targets")]
+    assert used and all(one == {"type": "prometheus", "uid": source["uid"]} for one in used)
+
+
+def test_prometheus_scrapes_what_the_programs_are_told_to_listen_on():
+    told = dict(re.findall(r"FELIX_(\w+)_METRICS_BIND: (127\.0\.0\.1:\d+)", COMPOSE.read_text()))
+    told["GATEWAY"] = "127.0.0.1:" + re.search(r"GATEWAY_LISTEN: 0\.0\.0\.0:(\d+)", COMPOSE.read_text())[1]
+    scraped = re.findall(r"job_name: (\w+)\n(?:.*\n)*?.*targets: \[\"([\d.:]+)\"\]", PROMETHEUS.read_text())
+    assert {job.upper(): address for job, address in scraped} == told
+
+
 def test_prometheus_accepts_its_files():
     if not shutil.which("promtool"):
         print("SKIPPED: promtool is not here; the container would be the first to read the rules")
         return
-    subprocess.run(["promtool", "check", "config", str(ROOT / "deploy/prometheus/prometheus.yml")], check=True)
+    subprocess.run(["promtool", "check", "config", str(PROMETHEUS)], check=True)
 
 
 def check(expressions):

@@ -205,9 +205,9 @@ def get(url: str, body: bytes | None = None, **headers: str) -> tuple[int, bytes
 
 
 class Provider:
-    """An identity provider with one RSA key. People are what a test says they are."""
+    """An identity provider with one RSA key. People are what a test says they are. Port 0 picks a free one."""
 
-    def __init__(self, directory: pathlib.Path):
+    def __init__(self, directory: pathlib.Path, port: int = 0):
         self.key = directory / "provider.pem"
         openssl("genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", str(self.key))
         modulus = openssl("rsa", "-in", str(self.key), "-noout", "-modulus").decode().strip().split("=")[1]
@@ -239,7 +239,7 @@ class Provider:
             def log_message(self, *_) -> None:
                 pass
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self.issuer = f"http://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 

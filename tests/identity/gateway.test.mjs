@@ -27,8 +27,12 @@ before(async () => {
 after(endAll);
 
 const session = (opened) => opened.evaluate(async () => (await fetch('/auth/session')).json());
+/// Signs out here; where it goes on at the provider.
 const signsOut = (opened) =>
-  opened.evaluate(async () => (await fetch('/auth/logout', { method: 'POST', headers: { 'x-felix-sign-out': '1' } })).status);
+  opened.evaluate(async () => {
+    const answer = await fetch('/auth/logout', { method: 'POST', headers: { 'x-felix-sign-out': '1' } });
+    return answer.status === 204 ? null : (await answer.json()).continue_at;
+  });
 
 /// Opens a socket in a page, joins with what the browser has, and gives what is heard.
 const joins = (opened, url = '') =>
@@ -88,7 +92,7 @@ test('signing out closes the sockets of that sign-in within a second, and somebo
   await opened.waitForURL(`${atOidc.url}/live`);
   assert.equal((await joins(opened)).type, 'hello');
   const at = await opened.evaluate(() => performance.now());
-  assert.equal(await signsOut(opened), 204);
+  assert.equal(await signsOut(opened), '/auth/logout/continue');
   const closed = await until('the end of the socket', () => opened.evaluate(() => window.left));
   assert.equal(closed.code, 4001);
   console.log(`the socket was closed ${Math.round(closed.at - at)} ms after signing out began`);
@@ -98,6 +102,28 @@ test('signing out closes the sockets of that sign-in within a second, and somebo
   await atCertified(opened, `${atOidc.url}/auth/login?return_to=/live&prompt=login`, 'carol');
   await opened.waitForURL(`${atOidc.url}/live`);
   assert.equal((await session(opened)).subject, 'carol');
+  await close();
+});
+
+test('whoever signs out at the provider too is not known there any more, and the page was shown no token', async () => {
+  const { page: opened, requests, close } = await page();
+  await atCertified(opened, `${atOidc.url}/auth/login?return_to=/live`, 'ann');
+  await opened.waitForURL(`${atOidc.url}/live`);
+  const on = await signsOut(opened);
+  await opened.goto(`${atOidc.url}${on}?return_to=/live`);
+  assert.ok(opened.url().startsWith(oidc.issuer), opened.url());
+  await opened.click('button[name=logout][value=yes]');
+  await opened.waitForURL(`${atOidc.url}/live`);
+  const hints = requests.filter(({ url }) => url.includes('id_token_hint='));
+  assert.ok(hints.length === 1 && hints[0].url.startsWith(oidc.issuer), 'the provider alone is shown it');
+  assert.ok(requests.every(({ headers }) => !(headers.referer ?? '').includes('id_token_hint')));
+  const hint = new URL(hints[0].url).searchParams.get('id_token_hint');
+  assert.ok(!atOidc.log.err.includes(hint));
+  // Another provider's page, and one that asks again, come back to nothing.
+  assert.equal((await opened.goto(`${atOidc.url}${on}`)).status(), 400);
+  assert.equal((await opened.goto(`${atOidc.url}/auth/logout/done?state=guessed`)).status(), 400);
+  await opened.goto(`${atOidc.url}/auth/login?return_to=/live`);
+  await opened.waitForSelector('input[name=login]');
   await close();
 });
 

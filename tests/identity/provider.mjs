@@ -21,6 +21,9 @@ const account = (id) => ({
   claims: () => ({ sub: id, email: `${id}@example.com`, name: id, groups: GROUPS[id] ?? [] }),
 });
 
+// Where people come back to from signing in, behind a proxy or on this machine; from signing out they come to its neighbour.
+const CALLBACK = process.env.GATEWAY_REDIRECT ?? 'http://127.0.0.1/auth/callback';
+
 const signing = () => {
   const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
   return { ...privateKey.export({ format: 'jwk' }), use: 'sig', alg: 'RS256', kid: 'test-1' };
@@ -44,7 +47,8 @@ const configuration = {
       application_type: process.env.GATEWAY_REDIRECT ? 'web' : 'native',
       token_endpoint_auth_method: 'none',
       grant_types: ['authorization_code', 'refresh_token'],
-      redirect_uris: [process.env.GATEWAY_REDIRECT ?? 'http://127.0.0.1/auth/callback'],
+      redirect_uris: [CALLBACK],
+      post_logout_redirect_uris: [CALLBACK.replace('/auth/callback', '/auth/logout/done')],
       response_types: ['code'],
     },
   ],

@@ -52,6 +52,10 @@ pub struct Vouched {
     pub principal_id: String,
     /// Names of his groups with the issuer, sorted, without repeats.
     pub groups: Vec<String>,
+    /// Whether the token says anything of groups. One that does not says nothing of those he has left either.
+    pub groups_are_told: bool,
+    /// When the issuer made the token, unix seconds.
+    pub issued_at: u64,
     /// When the token runs out, unix seconds.
     pub expires_at: u64,
 }
@@ -279,6 +283,10 @@ impl UpstreamToken {
             principal_id: principal_id(&self.issuer, &subject),
             subject,
             groups: self.mapped_groups(trust.groups_claim)?,
+            groups_are_told: self
+                .mapped(trust.groups_claim)
+                .is_some_and(|value| !value.is_null()),
+            issued_at: seconds(&self.claims, "iat", f64::floor)?,
             expires_at: self.expires_at,
         })
     }

@@ -4,6 +4,7 @@ use felix_auth::oidc::{
     Algorithms, GROUPS_MAX, UPSTREAM_LIFE_SECONDS_MAX, UpstreamRefused, VerifyFailed, principal_id,
 };
 use felix_auth::{Audience, Claims, SigningKey, TOKEN_BYTES_MAX, mint};
+use felix_model::TimeMs;
 use jsonwebtoken::Algorithm;
 use serde_json::{Value, json};
 
@@ -17,6 +18,7 @@ async fn a_good_token_names_the_person_and_his_groups() {
     let vouched = world.verify(&token).await.unwrap();
     assert_eq!(vouched.subject, "alice");
     assert_eq!(vouched.groups, ["a", "b"]);
+    assert!(vouched.groups_are_told);
     assert_eq!(vouched.issuer, world.idp.issuer);
     assert_eq!(
         vouched.principal_id,
@@ -305,7 +307,7 @@ async fn a_felix_token_is_no_token_of_a_provider() {
         "t".parse().unwrap(),
         "p:alice".into(),
         Audience::Broker,
-        (NOW, 900),
+        (TimeMs(NOW * 1000), 900),
         vec![],
     );
     let token = mint(&key, &claims).unwrap();

@@ -1,4 +1,4 @@
-//! The nouns of the log: names, ids, offsets, routing of keys, limits, and the one batch format that
+//! The nouns of the log: names, ids, offsets, routing of keys, kinds of revocations, limits, and the one batch format that
 //! is used on disk, between brokers and towards Kafka clients, together with the payload list of the
 //! native frames.
 //!
@@ -17,6 +17,7 @@ mod ids;
 pub mod limits;
 mod names;
 pub mod native;
+mod revoked;
 pub mod routing;
 
 pub use batch::{
@@ -32,4 +33,5 @@ pub use native::{
     InternalHeaders, NativeProducer, Payloads, PayloadsRefused, internal_headers,
     payloads_from_records, records_from_payloads,
 };
+pub use revoked::{RevokedKind, UnknownRevokedKind};
 pub use routing::{Routing, UnknownRouting, key_hash, murmur2};

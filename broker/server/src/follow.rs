@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use felix_controlplane_client::{Api, Credential, Follower, Given, Held};
+use felix_controlplane_client::{Api, Credential, Follower, Given, Held, Trust};
 use felix_meta::{Catalogue, TenantEntry};
 use felix_model::TenantId;
 use felix_wire::error::Failure;
@@ -27,19 +27,15 @@ pub(crate) async fn follow(
         std::fs::read(file).map_err(|error| refused(&format!("{}: {error}", file.display())))
     };
     let roots = config.controlplane_ca.as_deref().map(read).transpose()?;
-    let roots = roots.as_deref();
+    let trust = Trust::roots(roots.as_deref());
     let given = Given {
         token,
         token_file: config.node_token_file.clone(),
         refresh_token_file: config.node_refresh_token_file.clone(),
     };
     let url = &config.controlplane_url;
-    let (source, credential) = given.source(url, roots).map_err(|error| refused(&error))?;
-    let api = match roots {
-        Some(roots) => Api::trusting(url, source, roots),
-        None => Api::new(url, source),
-    };
-    let api = api.map_err(|error| refused(&error))?;
+    let (source, credential) = given.source(url, &trust).map_err(|error| refused(&error))?;
+    let api = Api::with_trust(url, source, &trust).map_err(|error| refused(&error))?;
     let tell = |event| metrics.credential(event);
     let follower = Follower::start_with(api, credential.as_ref(), tell).await?;
     Ok((follower, credential))

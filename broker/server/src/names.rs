@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use felix_auth::{KeySet, PublicKey, Revocation, Revocations, RevokedKind};
+use felix_auth::{KeySet, PublicKey, Revocation, Revocations};
 use felix_controlplane_client::Follower;
 use felix_engine::Overflow;
 use felix_journal::{RetentionPolicy, SyncMode};
@@ -105,7 +105,7 @@ impl Names {
             return Arc::clone(revocations);
         }
         let records = entry.revocations.iter().map(|record| Revocation {
-            kind: kind(record.kind),
+            kind: record.kind,
             id: &record.id,
             not_before_ms: record.not_before_ms,
         });
@@ -190,18 +190,6 @@ impl Names {
                 false
             }
         }
-    }
-}
-
-/// The same kind as the verifier of tokens has it.
-fn kind(kind: felix_meta::RevokedKind) -> RevokedKind {
-    match kind {
-        felix_meta::RevokedKind::Principal => RevokedKind::Principal,
-        felix_meta::RevokedKind::Session => RevokedKind::Session,
-        felix_meta::RevokedKind::Token => RevokedKind::Token,
-        felix_meta::RevokedKind::Role => RevokedKind::Role,
-        felix_meta::RevokedKind::Issuer => RevokedKind::Issuer,
-        felix_meta::RevokedKind::Tenant => RevokedKind::Tenant,
     }
 }
 

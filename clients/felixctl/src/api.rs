@@ -1,6 +1,5 @@
 //! The control plane over HTTP: requests with the token in force, its refusals as [`Failure`]s.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use serde_json::Value;
 use crate::credentials::Source;
 use crate::exit::{Exit, Failure};
 use crate::secret::Secret;
-use crate::trust;
+use crate::trust::{self, Tls};
 
 /// Items asked for in one page of a listing.
 const PAGE_ITEMS: u32 = 1000;
@@ -55,14 +54,14 @@ struct Refusal {
 
 impl Api {
     /// Speaks to the listener at `url`, which `who` names in messages. An `https` listener is
-    /// trusted by the authority in `ca_file`, or by the machine's own. Nothing is connected yet.
+    /// trusted as `tls` says. Nothing is connected yet.
     ///
     /// # Errors
     /// When the address is none that can be spoken to.
     pub fn new(
         url: &str,
         token: Option<Secret>,
-        ca_file: Option<&Path>,
+        tls: &Tls,
         timeout: Duration,
         who: &'static str,
     ) -> Result<Self, Failure> {
@@ -75,7 +74,7 @@ impl Api {
             .connect_timeout(timeout.min(Duration::from_secs(5)))
             .timeout(timeout)
             .redirect(reqwest::redirect::Policy::none())
-            .tls_backend_preconfigured(trust::client_config(url, ca_file)?)
+            .tls_backend_preconfigured(trust::client_config(url, tls)?)
             .build()
             .map_err(|error| Failure::failed(format!("no HTTP client: {error}")))?;
         Ok(Self {
@@ -293,6 +292,15 @@ impl Api {
     /// outcome; a connection that was never made did nothing.
     fn unreachable(&self, error: &reqwest::Error, writes: bool) -> Failure {
         let why = innermost(error);
+        if let Some(code) = about_certificate(&why) {
+            // Nobody read the request: a server looks at the certificate first.
+            return Failure::new(
+                Exit::Refused,
+                format!("{} refuses this client in the handshake: {why}", self.who),
+            )
+            .with_code(code)
+            .with_hint(CERTIFICATE_HINT);
+        }
         if error.is_connect() {
             return Failure::new(
                 Exit::Unavailable,
@@ -357,6 +365,27 @@ impl Api {
     }
 }
 
+/// What to do when a server wants another certificate.
+pub(crate) const CERTIFICATE_HINT: &str = "--client-cert-file and --client-key-file present a certificate; one of an authority that the server trusts is needed";
+
+/// The code for an alert with which a server refuses a client's certificate, or the lack of one, by the words that rustls
+/// has for alerts it received.
+fn about_certificate(why: &str) -> Option<&'static str> {
+    let alert = why.strip_prefix("received fatal alert: ")?;
+    let alert: String = alert.chars().filter(char::is_ascii_alphabetic).collect();
+    match alert.to_ascii_lowercase().as_str() {
+        "certificaterequired" => Some("certificate_required"),
+        "badcertificate"
+        | "unsupportedcertificate"
+        | "certificaterevoked"
+        | "certificateexpired"
+        | "certificateunknown"
+        | "unknownca"
+        | "accessdenied" => Some("certificate_refused"),
+        _ => None,
+    }
+}
+
 /// The last sentence of a chain of errors: the cause, without the layers that only passed it on.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut inner = error;
@@ -390,7 +419,7 @@ mod tests {
         Api::new(
             "http://127.0.0.1:9/",
             None,
-            None,
+            &Tls::default(),
             timeout,
             "the control plane",
         )
@@ -438,7 +467,7 @@ mod tests {
         let refused = Api::new(
             "127.0.0.1:8443",
             None,
-            None,
+            &Tls::default(),
             Duration::from_secs(1),
             "the control plane",
         );
@@ -452,6 +481,26 @@ mod tests {
             .await
             .expect_err("nobody listens");
         assert_eq!(failure.exit, Exit::Unavailable);
+    }
+
+    #[test]
+    fn alerts_about_certificates_are_told_from_others() {
+        use rustls::AlertDescription as Alert;
+        let code = |alert| about_certificate(&rustls::Error::AlertReceived(alert).to_string());
+        assert_eq!(
+            code(Alert::CertificateRequired),
+            Some("certificate_required")
+        );
+        for alert in [
+            Alert::BadCertificate,
+            Alert::CertificateExpired,
+            Alert::UnknownCA,
+            Alert::AccessDenied,
+        ] {
+            assert_eq!(code(alert), Some("certificate_refused"), "{alert:?}");
+        }
+        assert_eq!(code(Alert::InternalError), None);
+        assert_eq!(about_certificate("connection reset"), None);
     }
 
     #[test]

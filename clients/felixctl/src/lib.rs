@@ -29,7 +29,7 @@ pub mod settings;
 pub mod sign_in;
 pub mod suggest;
 pub mod surroundings;
-mod trust;
+pub mod trust;
 
 use std::ffi::OsString;
 use std::io::Write as _;

@@ -15,6 +15,7 @@ use crate::contexts::Contexts;
 use crate::exit::{Exit, Failure};
 use crate::secret::Secret;
 use crate::sign_in::SignIn;
+use crate::trust::{Identity, Tls};
 
 /// Where a setting came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -33,7 +34,7 @@ pub enum Origin {
 }
 
 /// Names of the connection settings, as the flags have them with `_` for `-`.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 15] = [
     "brokers",
     "tenant",
     "namespace",
@@ -45,6 +46,8 @@ const NAMES: [&str; 13] = [
     "controlplane_token_file",
     "controlplane_ca_file",
     "ca_file",
+    "client_cert_file",
+    "client_key_file",
     "server_name",
     "broker_admin_url",
 ];
@@ -129,6 +132,8 @@ impl Given {
             ),
             controlplane_ca_file: path("controlplane_ca_file", &connection.controlplane_ca_file),
             ca_file: path("ca_file", &connection.ca_file),
+            client_cert_file: path("client_cert_file", &connection.client_cert_file),
+            client_key_file: path("client_key_file", &connection.client_key_file),
             server_name: text("server_name", &connection.server_name),
             broker_admin_url: text("broker_admin_url", &connection.broker_admin_url),
             sign_in: None,
@@ -201,6 +206,21 @@ impl Settings {
             origins,
         );
         fill(&mut own.ca_file, saved.ca_file, "ca_file", origins);
+        // Of two pairs no pair is made: a certificate that was said more directly brings its key.
+        if own.client_cert_file.is_none() && own.client_key_file.is_none() {
+            fill(
+                &mut own.client_cert_file,
+                saved.client_cert_file,
+                "client_cert_file",
+                origins,
+            );
+            fill(
+                &mut own.client_key_file,
+                saved.client_key_file,
+                "client_key_file",
+                origins,
+            );
+        }
         fill(
             &mut own.server_name,
             saved.server_name,
@@ -295,6 +315,37 @@ impl Settings {
         self.connection.ca_file.as_deref()
     }
 
+    /// The certificate that is presented to brokers and to an `https` control plane, when one was named.
+    ///
+    /// # Errors
+    /// When the certificate was named without its key, or the key without its certificate.
+    pub fn client_identity(&self) -> Result<Option<Identity>, Failure> {
+        let own = &self.connection;
+        match (&own.client_cert_file, &own.client_key_file) {
+            (None, None) => Ok(None),
+            (Some(cert_file), Some(key_file)) => Ok(Some(Identity {
+                cert_file: cert_file.clone(),
+                key_file: key_file.clone(),
+            })),
+            (Some(_), None) => Err(half("a client certificate", "--client-key-file")),
+            (None, Some(_)) => Err(half(
+                "the key of a client certificate",
+                "--client-cert-file",
+            )),
+        }
+    }
+
+    /// How the control plane is trusted, and what is presented to it.
+    ///
+    /// # Errors
+    /// As [`Self::client_identity`].
+    pub fn controlplane_tls(&self) -> Result<Tls, Failure> {
+        Ok(Tls {
+            ca_file: self.connection.controlplane_ca_file.clone(),
+            identity: self.client_identity()?,
+        })
+    }
+
     /// What proves who is asking, for an audience. What was said more directly wins: a flag before
     /// the environment before the context; of two things said alike, the one that renews itself.
     ///
@@ -351,12 +402,6 @@ impl Settings {
             .ok_or_else(|| unset("where the control plane is", "--controlplane-url"))
     }
 
-    /// File with the certificate authority of the control plane, when one was named.
-    #[must_use]
-    pub fn controlplane_ca_file(&self) -> Option<&Path> {
-        self.connection.controlplane_ca_file.as_deref()
-    }
-
     /// Address of the broker's metrics and administration listener.
     ///
     /// # Errors
@@ -387,6 +432,8 @@ impl Settings {
             path(&own.controlplane_token_file),
             path(&own.controlplane_ca_file),
             path(&own.ca_file),
+            path(&own.client_cert_file),
+            path(&own.client_key_file),
             own.server_name.clone(),
             own.broker_admin_url.clone(),
         ];
@@ -469,6 +516,11 @@ pub fn trimmed(text: &str) -> Result<Secret, Failure> {
         "" => Err(Failure::new(Exit::Usage, "the token is empty")),
         token => Ok(token.into()),
     }
+}
+
+fn half(what: &str, missing: &str) -> Failure {
+    Failure::usage(format!("{what} was named alone; both files are needed"))
+        .with_hint(format!("give {missing} too"))
 }
 
 fn unset(what: &str, flag: &str) -> Failure {

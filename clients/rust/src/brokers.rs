@@ -29,7 +29,7 @@ use crate::flight::{Finally, Flight};
 use crate::link::{Link, PUBLISHES, PipeLimits};
 use crate::publish::{Pipe, TokenUsed};
 use crate::session::{NotAsked, Opened, Wants, ask, is_about_token, open};
-use crate::transport::Transport;
+use crate::transport::{Transport, judgement};
 
 /// Pause before the next address is dialled beside one that has not answered.
 const STAGGER: Duration = Duration::from_millis(250);
@@ -144,9 +144,7 @@ impl Brokers {
             .await
             .map_err(|failed| match failed {
                 DialFailed::Final(failed) => failed,
-                DialFailed::Attempt(attempt) => ConnectFailed::NoBroker {
-                    attempts: vec![attempt],
-                },
+                DialFailed::Attempt(attempt) => ConnectFailed::nowhere(vec![attempt]),
             })
     }
 
@@ -166,9 +164,7 @@ impl Brokers {
             };
             let wait = backoff.next(started.elapsed(), Duration::ZERO, backoff::random());
             let Some(wait) = wait else {
-                return Err(ConnectFailed::NoBroker {
-                    attempts: vec![attempt],
-                });
+                return Err(ConnectFailed::nowhere(vec![attempt]));
             };
             sleep(wait).await;
         }
@@ -221,7 +217,7 @@ impl Brokers {
                     self.entered(slot, &link);
                     return Ok(link);
                 }
-                Err(failed @ ConnectFailed::NoBroker { .. }) => failed,
+                Err(failed) if failed.may_pass() => failed,
                 Err(failed) => return Err(failed),
             };
             let wait = backoff.next(started.elapsed(), Duration::ZERO, backoff::random());
@@ -252,7 +248,7 @@ impl Brokers {
                 biased;
                 Some(dialled) = dials.join_next() => dialled,
                 () = pause, if more => continue,
-                else => return Err(ConnectFailed::NoBroker { attempts }),
+                else => return Err(ConnectFailed::nowhere(attempts)),
             };
             match dialled {
                 Ok((address, Ok(link))) => {
@@ -314,7 +310,9 @@ impl Brokers {
         for remote in resolved {
             match transport.dial(remote, name).await {
                 Ok(connection) => {
-                    let (opened, token) = self.authenticate(address, &connection).await?;
+                    let authenticated = self.authenticate(address, &connection).await;
+                    let (opened, token) =
+                        authenticated.map_err(|failed| failed.explained(&connection))?;
                     return Ok(Connected {
                         connection,
                         carrier: None,
@@ -322,7 +320,14 @@ impl Brokers {
                         token,
                     });
                 }
-                Err(error) => last = attempt(address, error.to_string()),
+                Err(error) => {
+                    let certificate = error.certificate();
+                    last = DialFailed::Attempt(Attempt {
+                        broker: address.to_string(),
+                        why: error.to_string(),
+                        certificate,
+                    });
+                }
             }
         }
         Err(last)
@@ -428,10 +433,27 @@ impl Brokers {
     }
 }
 
+impl DialFailed {
+    /// With what the broker said when it closed the connection. It judges a client's certificate after the client takes
+    /// its handshake for done, so that this is first heard by whoever reads from a stream.
+    fn explained(self, connection: &Connection) -> Self {
+        match self {
+            Self::Attempt(attempt) => Self::Attempt(Attempt {
+                certificate: connection
+                    .close_reason()
+                    .and_then(|closed| judgement(&closed)),
+                ..attempt
+            }),
+            failed @ Self::Final(_) => failed,
+        }
+    }
+}
+
 fn attempt(address: &Address, why: String) -> DialFailed {
     DialFailed::Attempt(Attempt {
         broker: address.to_string(),
         why,
+        certificate: None,
     })
 }
 

@@ -136,7 +136,7 @@ impl Inner {
             match at {
                 Some(address) => match self.brokers.to(address, call.slot).await {
                     // Nobody is there any more: the entry broker may know who took over.
-                    Err(ConnectFailed::NoBroker { .. }) => self.brokers.entry(call.slot).await,
+                    Err(failed) if failed.may_pass() => self.brokers.entry(call.slot).await,
                     reached => reached,
                 },
                 None => self.brokers.entry(call.slot).await,

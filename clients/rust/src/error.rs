@@ -109,6 +109,20 @@ pub struct Attempt {
     pub broker: String,
     /// For people.
     pub why: String,
+    /// What the broker says of the certificate of this client, if that is what it is about.
+    pub certificate: Option<CertificateRefused>,
+}
+
+/// What a broker says of the certificate a client presents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CertificateRefused {
+    /// It demands one, and none was presented.
+    #[error("demands a client certificate, and this client presents none")]
+    Missing,
+    /// It does not take the one that was presented.
+    #[error("does not take this client's certificate: {0}")]
+    Unfit(&'static str),
 }
 
 /// Why there is no connection.
@@ -123,6 +137,16 @@ pub enum ConnectFailed {
     NoBroker {
         /// In the order of trying.
         attempts: Vec<Attempt>,
+    },
+    /// A broker was reached and did not take this client's certificate, or the lack of one; no other took it either.
+    #[error(
+        "broker {broker} {why}; present one that was signed by an authority the broker trusts (its tls_client_ca)"
+    )]
+    Certificate {
+        /// The address as it was configured or learned.
+        broker: String,
+        /// What it says.
+        why: CertificateRefused,
     },
     /// A broker looked at the token and said no.
     #[error("the token was refused: {0}")]
@@ -286,6 +310,10 @@ impl ConnectFailed {
         match self {
             Self::Config(_) => "invalid_config",
             Self::NoBroker { .. } => "unreachable",
+            Self::Certificate { why, .. } => match why {
+                CertificateRefused::Missing => "certificate_required",
+                CertificateRefused::Unfit(_) => "certificate_refused",
+            },
             Self::Refused(refused) => &refused.code,
             Self::Token(_) => "no_token",
             Self::Closed => "closed",
@@ -298,8 +326,27 @@ impl ConnectFailed {
         match self {
             Self::NoBroker { .. } => Retry::Retry,
             Self::Refused(refused) => refused.retry,
-            Self::Config(_) | Self::Token(_) | Self::Closed => Retry::Fatal,
+            Self::Certificate { .. } | Self::Config(_) | Self::Token(_) | Self::Closed => {
+                Retry::Fatal
+            }
         }
+    }
+
+    /// What it comes to that none of these brokers took the client.
+    pub(crate) fn nowhere(attempts: Vec<Attempt>) -> Self {
+        let about_certificate = attempts
+            .iter()
+            .find_map(|attempt| Some((attempt.broker.clone(), attempt.certificate?)));
+        match about_certificate {
+            Some((broker, why)) => Self::Certificate { broker, why },
+            None => Self::NoBroker { attempts },
+        }
+    }
+
+    /// Whether it is about brokers and may be otherwise a moment later, without anybody doing anything here: one may come
+    /// back, and a certificate may be renewed on disk.
+    pub(crate) const fn may_pass(&self) -> bool {
+        matches!(self, Self::NoBroker { .. } | Self::Certificate { .. })
     }
 }
 
@@ -467,6 +514,7 @@ mod tests {
         let attempt = |broker: &str| Attempt {
             broker: broker.to_owned(),
             why: "timed out".to_owned(),
+            certificate: None,
         };
         let failed = ConnectFailed::NoBroker {
             attempts: vec![attempt("a:1"), attempt("b:2")],
@@ -475,5 +523,26 @@ mod tests {
             failed.to_string(),
             "no broker answered (a:1: timed out, b:2: timed out)"
         );
+    }
+
+    #[test]
+    fn a_broker_that_wants_another_certificate_is_told_apart_from_one_that_is_away() {
+        let attempt = |certificate| Attempt {
+            broker: "a:1".to_owned(),
+            why: "lost".to_owned(),
+            certificate,
+        };
+        let away = ConnectFailed::nowhere(vec![attempt(None)]);
+        assert_eq!((away.code(), away.retry()), ("unreachable", Retry::Retry));
+        let wanted = [attempt(None), attempt(Some(CertificateRefused::Missing))];
+        let wanted = ConnectFailed::nowhere(wanted.into());
+        assert_eq!(
+            (wanted.code(), wanted.retry()),
+            ("certificate_required", Retry::Fatal)
+        );
+        let expired = CertificateRefused::Unfit("it has expired");
+        let refused = ConnectFailed::nowhere(vec![attempt(Some(expired))]);
+        assert_eq!(refused.code(), "certificate_refused");
+        assert!(refused.to_string().contains("tls_client_ca"), "{refused}");
     }
 }

@@ -52,8 +52,8 @@ pub use self::backoff::ReconnectPolicy;
 pub use self::builder::{BadConfig, Builder};
 pub use self::client::Client;
 pub use self::error::{
-    Attempt, CacheFailed, CallFailed, CommitFailed, ConnectFailed, Error, PublishFailed,
-    ReadFailed, Refused, Retry, SettleFailed,
+    Attempt, CacheFailed, CallFailed, CertificateRefused, CommitFailed, ConnectFailed, Error,
+    PublishFailed, ReadFailed, Refused, Retry, SettleFailed,
 };
 pub use self::groups::{
     Claim, Consumer, ConsumerOptions, DeadLetter, Delivery, Group, GroupRecord, GroupStanding,
@@ -61,8 +61,8 @@ pub use self::groups::{
 };
 pub use self::keyed::{
     Added, Cache, CachePage, Change, Commit, Committed, Condition, Counter, Entry, KeyEntry,
-    ListOptions, Schedule, ScheduledRecord, State, StateEntry, Waiting, Watch, WatchFrom,
-    WatchSignal, Watched,
+    ListOptions, Schedule, ScheduledRecord, State, StateEntry, StateRead, Waiting, Watch,
+    WatchFrom, WatchSignal, Watched,
 };
 pub use self::near::{Near, NearCall, Opening};
 pub use self::publish::{Ack, IdempotentProducer, Published, Publisher, Receipt};

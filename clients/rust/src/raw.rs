@@ -15,7 +15,7 @@ use felix_wire::publish::Names;
 
 use crate::asks::{Dispatched, How, Repeat};
 use crate::client::Client;
-use crate::error::{CallFailed, Retry};
+use crate::error::{CallFailed, ConnectFailed, Retry};
 
 /// Raw calls in the name of the client's tenant. Cheap to make and to clone.
 #[derive(Clone, Debug)]
@@ -273,6 +273,10 @@ impl CallFailed {
     #[must_use]
     pub fn raw_error(&self) -> RawError {
         match self {
+            // Nothing that whoever asks does will help: an operator must give another certificate.
+            Self::Connect(ConnectFailed::Certificate { .. }) => {
+                RawError::ClusterAuthorizationFailed
+            }
             Self::Connect(_) | Self::NotSent { .. } => RawError::NotLeader,
             Self::Refused(refused) => {
                 let code = felix_wire::Code::from_name(&refused.code);

@@ -11,6 +11,7 @@ use quinn::{
 };
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::error::CertificateRefused;
 use crate::limits::{
     BLACK_HOLE_COOLDOWN, BROKER_STREAMS_MAX, DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, IDLE_TIMEOUT,
     KEEP_ALIVE, SEND_WINDOW_BYTES, UDP_BUFFER_BYTES,
@@ -39,6 +40,49 @@ pub(crate) enum DialFailed {
     Connect(#[from] quinn::ConnectError),
     #[error("{0}")]
     Handshake(#[from] quinn::ConnectionError),
+}
+
+impl DialFailed {
+    /// What the broker says of this client's certificate, if that is what it is about.
+    pub(crate) fn certificate(&self) -> Option<CertificateRefused> {
+        match self {
+            Self::Handshake(closed) => judgement(closed),
+            Self::Socket(_) | Self::Connect(_) => None,
+        }
+    }
+}
+
+/// Where alerts of TLS begin among the codes with which QUIC closes connections (RFC 9001, 4.8).
+const ALERTS: u64 = 0x100;
+
+/// What the end of a connection says of the certificate that this side presented. Only the peer's own closing counts: that
+/// this side does not take the broker's certificate is another matter.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "every other end is about something else"
+)]
+pub(crate) fn judgement(closed: &quinn::ConnectionError) -> Option<CertificateRefused> {
+    let code = match closed {
+        quinn::ConnectionError::ConnectionClosed(close) => u64::from(close.error_code),
+        _ => return None,
+    };
+    alert(code.checked_sub(ALERTS)?)
+}
+
+/// The alerts of RFC 8446, 6.2, that judge a certificate.
+fn alert(number: u64) -> Option<CertificateRefused> {
+    let unfit = match number {
+        116 => return Some(CertificateRefused::Missing),
+        42 => "it is malformed, or its signature is wrong",
+        43 => "it is of an unsupported kind",
+        44 => "it was revoked",
+        45 => "it has expired, or is not valid yet",
+        46 => "it is not acceptable",
+        48 => "no authority that the broker trusts has signed it",
+        49 => "it may not be used here",
+        _ => return None,
+    };
+    Some(CertificateRefused::Unfit(unfit))
 }
 
 impl Transport {

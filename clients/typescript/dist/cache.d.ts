@@ -67,7 +67,7 @@ export declare class Cache {
     onChange(callback: (change: CacheChange) => void, options?: {
         signal?: AbortSignal;
     }): () => void;
-    /** Resolves once the entries are complete. */
+    /** Resolves once the entries are complete, which they become while somebody watches; rejects when the client is closed. */
     loaded(): Promise<void>;
     /** Each entry that is there, then each change. Of changes that a slow reader left waiting the newest of each key stays. */
     watch(options?: {

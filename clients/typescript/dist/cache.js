@@ -1,6 +1,6 @@
 /** Caches of the scope: values, conditional writes, and a watch that many may share. */
-import { encode, toBase64 } from "./bytes.js";
-import { FelixError, UsageError, abortReason } from "./errors.js";
+import { encode, sameBytes, toBase64 } from "./bytes.js";
+import { ClosedError, FelixError, UsageError, abortReason, guarded, onAbort } from "./errors.js";
 const KEY = /^[A-Za-z0-9_-]{1,64}$/;
 /** Keys of caches and counters, and values of scopes, as the gateway takes them. */
 export function checkName(name, what) {
@@ -14,8 +14,6 @@ export function expect(answer, type) {
         throw new FelixError("protocol", `a request was answered by \`${answer?.type ?? "nothing"}\`, not \`${type}\``, "later");
     return answer;
 }
-/** Changes that may wait for a slow reader; more of them collapse, the newest of each key wins. */
-const CHANGES_MAX = 4_096;
 export class Cache {
     alias;
     upstream;
@@ -76,20 +74,22 @@ export class Cache {
     onChange(callback, options = {}) {
         return this.#watch({ change: callback, end: () => undefined }, options.signal);
     }
-    /** Resolves once the entries are complete. */
+    /** Resolves once the entries are complete, which they become while somebody watches; rejects when the client is closed. */
     async loaded() {
         if (!this.#complete)
-            await new Promise((resolve) => this.#completed.push(resolve));
+            await new Promise((resolve, reject) => this.#completed.push({ resolve, reject }));
     }
     /** Each entry that is there, then each change. Of changes that a slow reader left waiting the newest of each key stays. */
     async *watch(options = {}) {
         let waiting = new Map();
+        // Keys that the reader was given: only of those it has to hear that they are gone, so what waits is bounded by the cache.
+        const given = new Set();
         let wake = null;
         let ended = null;
         const stop = this.#watch({
             change: (change) => {
                 waiting.delete(change.key);
-                if (waiting.size < CHANGES_MAX || change.bytes !== null)
+                if (change.bytes !== null || given.has(change.key))
                     waiting.set(change.key, change);
                 wake?.();
             },
@@ -102,6 +102,12 @@ export class Cache {
             for (;;) {
                 const batch = waiting;
                 waiting = new Map();
+                for (const change of batch.values()) {
+                    if (change.bytes === null)
+                        given.delete(change.key);
+                    else
+                        given.add(change.key);
+                }
                 yield* batch.values();
                 if (waiting.size > 0)
                     continue;
@@ -132,11 +138,12 @@ export class Cache {
         this.#replace(message.entries);
     }
     forget() {
-        this.#entries.clear();
-        this.#complete = false;
+        this.#unload();
         for (const watcher of [...this.#watchers])
             watcher.end(undefined);
         this.#watchers.clear();
+        for (const { reject } of this.#completed.splice(0))
+            reject(new ClosedError());
     }
     // ---- inside
     #write(type, key, fields, bytes, signal) {
@@ -161,22 +168,27 @@ export class Cache {
         }, signal);
     }
     #watch(watcher, signal) {
-        const stop = () => void this.#watchers.delete(watcher);
         if (signal?.aborted === true) {
             watcher.end(abortReason(signal));
-            return stop;
+            return () => undefined;
         }
-        signal?.addEventListener("abort", () => {
+        const forget = onAbort(signal, (reason) => {
             stop();
-            watcher.end(abortReason(signal));
-        }, { once: true });
+            watcher.end(reason);
+        });
+        const stop = () => {
+            forget();
+            // What nobody watches is not kept up to date, and old entries are worse than none.
+            if (this.#watchers.delete(watcher) && !this.watched)
+                this.#unload();
+        };
         const first = !this.watched;
         this.#watchers.add(watcher);
         if (first)
             this.upstream.watch(this.alias);
         else
-            for (const [key, bytes] of this.#entries)
-                watcher.change({ cache: this.alias, key, bytes, known: false });
+            for (const [key, bytes] of [...this.#entries])
+                guarded(() => watcher.change({ cache: this.alias, key, bytes, known: false }));
         return stop;
     }
     #set(key, bytes) {
@@ -188,7 +200,11 @@ export class Cache {
         if (bytes === null && !known)
             return;
         for (const watcher of [...this.#watchers])
-            watcher.change({ cache: this.alias, key, bytes, known });
+            guarded(() => watcher.change({ cache: this.alias, key, bytes, known }));
+    }
+    #unload() {
+        this.#entries.clear();
+        this.#complete = false;
     }
     /** After a reconnect the whole is read again; what differs is told as changes. */
     #replace(entries) {
@@ -196,10 +212,13 @@ export class Cache {
         for (const key of [...this.#entries.keys()])
             if (!now.has(key))
                 this.#set(key, null);
-        for (const entry of entries)
-            this.#set(entry.key, entry.payload);
+        for (const entry of entries) {
+            const held = this.#entries.get(entry.key);
+            if (held === undefined || !sameBytes(held, entry.payload))
+                this.#set(entry.key, entry.payload);
+        }
         this.#complete = true;
-        for (const resolve of this.#completed.splice(0))
+        for (const { resolve } of this.#completed.splice(0))
             resolve();
     }
 }

@@ -2,6 +2,7 @@ import type { Payload } from "./bytes.js";
 import { Cache } from "./cache.js";
 import type { StateChange } from "./connection.js";
 import { Counter } from "./counter.js";
+import { asyncDispose } from "./dispose.js";
 import { Emitter } from "./emitter.js";
 import { FelixError, UnauthorizedError } from "./errors.js";
 import type { Host, SocketConstructor } from "./host.js";
@@ -58,8 +59,6 @@ export interface PublishOptions {
     readonly ack?: boolean;
     readonly signal?: AbortSignal;
 }
-/** `Symbol.asyncDispose`, or what stands in for it where the language has none yet. */
-export declare const asyncDispose: typeof Symbol.asyncDispose;
 export declare class FelixClient extends Emitter<ClientEvents> implements AsyncDisposable {
     #private;
     readonly scope: Scope;
@@ -69,7 +68,10 @@ export declare class FelixClient extends Emitter<ClientEvents> implements AsyncD
     get principal(): string | null;
     /** What the gateway granted last; `null` before the first connection. */
     get hello(): Hello | null;
-    /** Begins to connect; `connected` says when it stands. After `close` and `unauthorized` this begins anew. */
+    /**
+     * Begins to connect; `connected` says when it stands. A client that waits for its next try makes it now; after `close`
+     * and `unauthorized` this begins anew (but not with the text of a token that was refused).
+     */
     connect(): void;
     /** Resolves when the connection stands; rejects when it cannot without help: `UnauthorizedError`, `ClosedError`, the signal's reason. */
     connected(options?: {

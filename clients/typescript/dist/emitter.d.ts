@@ -5,7 +5,7 @@ export declare class Emitter<Events extends object> {
     on<Name extends keyof Events>(name: Name, listener: (event: Events[Name]) => void, options?: {
         signal?: AbortSignal;
     }): () => void;
-    /** Tells everybody. A listener that throws does not keep the others from hearing: its error is thrown in a task of its own. */
+    /** Tells everybody. A listener that throws does not keep the others from hearing. */
     emit<Name extends keyof Events>(name: Name, event: Events[Name]): void;
     clear(): void;
 }

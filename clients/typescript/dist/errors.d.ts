@@ -58,3 +58,7 @@ export declare class UsageError extends FelixError {
 }
 /** The error that an aborted `signal` stands for: its own reason. */
 export declare function abortReason(signal: AbortSignal): unknown;
+/** Calls back when `signal` aborts. The answer takes that back: a signal may live longer than what listens to it. */
+export declare function onAbort(signal: AbortSignal | undefined, callback: (reason: unknown) => void): () => void;
+/** Runs code of the application. What it throws is thrown in a task of its own, where it stops nobody else. */
+export declare function guarded(work: () => void): void;

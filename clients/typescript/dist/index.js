@@ -7,7 +7,8 @@
  *
  * Begin with `client.ts`.
  */
-export { FelixClient, connect, asyncDispose } from "./client.js";
+export { FelixClient, connect } from "./client.js";
+export { asyncDispose } from "./dispose.js";
 export { Cache } from "./cache.js";
 export { Counter } from "./counter.js";
 export { Presence } from "./presence.js";

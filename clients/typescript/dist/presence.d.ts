@@ -1,5 +1,6 @@
 import type { Payload } from "./bytes.js";
 import type { Cache } from "./cache.js";
+import { asyncDispose } from "./dispose.js";
 import { Emitter } from "./emitter.js";
 import type { Host } from "./host.js";
 export interface Member {
@@ -47,6 +48,7 @@ export declare class Presence extends Emitter<PresenceEvents> {
     enter(): void;
     /** Says good-bye over the connection and ends this object. */
     leave(): Promise<void>;
+    [asyncDispose](): Promise<void>;
     /** The page goes: whatever comes of the connection, the beacon deletes the key. It may come back, so nothing ends here. */
     leaving(): void;
     end(): void;

@@ -1,3 +1,4 @@
+import { asyncDispose } from "./dispose.js";
 import type { Resynced } from "./position.js";
 import type { From } from "./protocol.js";
 /** A record as it arrived. `offset` is `null` without a log, `timeMs` when the connection does not carry times. */
@@ -62,6 +63,7 @@ export declare class Subscription implements AsyncIterableIterator<Event, undefi
     /** What `break` in a loop over this does. */
     return(): Promise<IteratorResult<Event, undefined>>;
     [Symbol.asyncIterator](): this;
+    [asyncDispose](): Promise<void>;
     /** What to ask for now; counts as asked. */
     ask(): From;
     /** Nothing that was asked on the connection before will be answered. */

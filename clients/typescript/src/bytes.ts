@@ -1,15 +1,21 @@
-/** What may be written: bytes as they are, text as UTF-8, everything else as JSON. */
-export type Payload = Uint8Array | ArrayBuffer | string | number | boolean | null | object;
+import { UsageError } from "./errors.js";
+
+/** What may be written: bytes (of any view) as they are, text as UTF-8, everything else as JSON. */
+export type Payload = ArrayBufferView | ArrayBuffer | string | number | boolean | null | object;
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
-/** The bytes that `payload` is sent as. */
+/** The bytes that `payload` is sent as, a copy: what waits does not change when the caller uses a buffer again. */
 export function encode(payload: Payload): Uint8Array {
-  if (payload instanceof Uint8Array) return payload;
-  if (payload instanceof ArrayBuffer) return new Uint8Array(payload);
   if (typeof payload === "string") return encoder.encode(payload);
-  return encoder.encode(JSON.stringify(payload));
+  if (ArrayBuffer.isView(payload)) return new Uint8Array(payload.buffer, payload.byteOffset, payload.byteLength).slice();
+  if (payload instanceof ArrayBuffer) return new Uint8Array(payload.slice(0));
+  // Their JSON is `{}`: their bytes are only to be had by waiting.
+  if (typeof Blob !== "undefined" && payload instanceof Blob) throw new UsageError("a Blob is no payload; pass `await blob.arrayBuffer()`");
+  const written = JSON.stringify(payload) as string | undefined;
+  if (written === undefined) throw new UsageError(`\`${typeof payload}\` has no JSON`);
+  return encoder.encode(written);
 }
 
 /** UTF-8 text; throws `TypeError` on bytes that are none. */
@@ -20,6 +26,10 @@ export function text(bytes: Uint8Array): string {
 /** JSON text as a value that nobody checked yet. */
 export function json(bytes: Uint8Array): unknown {
   return JSON.parse(text(bytes));
+}
+
+export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
+  return a.length === b.length && a.every((byte, at) => byte === b[at]);
 }
 
 /** Standard base64 with padding (RFC 4648, section 4). */

@@ -1,7 +1,7 @@
 /** Caches of the scope: values, conditional writes, and a watch that many may share. */
-import { encode, toBase64 } from "./bytes.js";
+import { encode, sameBytes, toBase64 } from "./bytes.js";
 import type { Payload } from "./bytes.js";
-import { FelixError, UsageError, abortReason } from "./errors.js";
+import { ClosedError, FelixError, UsageError, abortReason, guarded, onAbort } from "./errors.js";
 import type { Answer, Condition, Entry, Inbound } from "./protocol.js";
 import type { Requests } from "./requests.js";
 
@@ -53,14 +53,11 @@ interface Watcher {
   end(error: unknown): void;
 }
 
-/** Changes that may wait for a slow reader; more of them collapse, the newest of each key wins. */
-const CHANGES_MAX = 4_096;
-
 export class Cache {
   readonly #entries = new Map<string, Uint8Array>();
   readonly #watchers = new Set<Watcher>();
   #complete = false;
-  #completed: (() => void)[] = [];
+  #completed: { resolve(): void; reject(error: Error): void }[] = [];
 
   constructor(
     readonly alias: string,
@@ -125,20 +122,22 @@ export class Cache {
     return this.#watch({ change: callback, end: () => undefined }, options.signal);
   }
 
-  /** Resolves once the entries are complete. */
+  /** Resolves once the entries are complete, which they become while somebody watches; rejects when the client is closed. */
   async loaded(): Promise<void> {
-    if (!this.#complete) await new Promise<void>((resolve) => this.#completed.push(resolve));
+    if (!this.#complete) await new Promise<void>((resolve, reject) => this.#completed.push({ resolve, reject }));
   }
 
   /** Each entry that is there, then each change. Of changes that a slow reader left waiting the newest of each key stays. */
   async *watch(options: { signal?: AbortSignal } = {}): AsyncGenerator<CacheChange, void, undefined> {
     let waiting = new Map<string, CacheChange>();
+    // Keys that the reader was given: only of those it has to hear that they are gone, so what waits is bounded by the cache.
+    const given = new Set<string>();
     let wake: (() => void) | null = null;
     let ended: { error: unknown } | null = null;
     const stop = this.#watch({
       change: (change) => {
         waiting.delete(change.key);
-        if (waiting.size < CHANGES_MAX || change.bytes !== null) waiting.set(change.key, change);
+        if (change.bytes !== null || given.has(change.key)) waiting.set(change.key, change);
         wake?.();
       },
       end: (error) => {
@@ -150,6 +149,10 @@ export class Cache {
       for (;;) {
         const batch = waiting;
         waiting = new Map();
+        for (const change of batch.values()) {
+          if (change.bytes === null) given.delete(change.key);
+          else given.add(change.key);
+        }
         yield* batch.values();
         if (waiting.size > 0) continue;
         const end = ended as { error: unknown } | null;
@@ -179,10 +182,10 @@ export class Cache {
   }
 
   forget(): void {
-    this.#entries.clear();
-    this.#complete = false;
+    this.#unload();
     for (const watcher of [...this.#watchers]) watcher.end(undefined);
     this.#watchers.clear();
+    for (const { reject } of this.#completed.splice(0)) reject(new ClosedError());
   }
 
   // ---- inside
@@ -212,19 +215,23 @@ export class Cache {
   }
 
   #watch(watcher: Watcher, signal?: AbortSignal): () => void {
-    const stop = (): void => void this.#watchers.delete(watcher);
     if (signal?.aborted === true) {
       watcher.end(abortReason(signal));
-      return stop;
+      return () => undefined;
     }
-    signal?.addEventListener("abort", () => {
+    const forget = onAbort(signal, (reason) => {
       stop();
-      watcher.end(abortReason(signal));
-    }, { once: true });
+      watcher.end(reason);
+    });
+    const stop = (): void => {
+      forget();
+      // What nobody watches is not kept up to date, and old entries are worse than none.
+      if (this.#watchers.delete(watcher) && !this.watched) this.#unload();
+    };
     const first = !this.watched;
     this.#watchers.add(watcher);
     if (first) this.upstream.watch(this.alias);
-    else for (const [key, bytes] of this.#entries) watcher.change({ cache: this.alias, key, bytes, known: false });
+    else for (const [key, bytes] of [...this.#entries]) guarded(() => watcher.change({ cache: this.alias, key, bytes, known: false }));
     return stop;
   }
 
@@ -233,15 +240,23 @@ export class Cache {
     if (bytes === null) this.#entries.delete(key);
     else this.#entries.set(key, bytes);
     if (bytes === null && !known) return;
-    for (const watcher of [...this.#watchers]) watcher.change({ cache: this.alias, key, bytes, known });
+    for (const watcher of [...this.#watchers]) guarded(() => watcher.change({ cache: this.alias, key, bytes, known }));
+  }
+
+  #unload(): void {
+    this.#entries.clear();
+    this.#complete = false;
   }
 
   /** After a reconnect the whole is read again; what differs is told as changes. */
   #replace(entries: readonly Entry[]): void {
     const now = new Set(entries.map((entry) => entry.key));
     for (const key of [...this.#entries.keys()]) if (!now.has(key)) this.#set(key, null);
-    for (const entry of entries) this.#set(entry.key, entry.payload);
+    for (const entry of entries) {
+      const held = this.#entries.get(entry.key);
+      if (held === undefined || !sameBytes(held, entry.payload)) this.#set(entry.key, entry.payload);
+    }
     this.#complete = true;
-    for (const resolve of this.#completed.splice(0)) resolve();
+    for (const { resolve } of this.#completed.splice(0)) resolve();
   }
 }

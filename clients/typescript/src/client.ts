@@ -6,8 +6,9 @@ import type { CacheUpstream } from "./cache.js";
 import { Connection } from "./connection.js";
 import type { StateChange } from "./connection.js";
 import { Counter } from "./counter.js";
+import { asyncDispose } from "./dispose.js";
 import { Emitter } from "./emitter.js";
-import { ClosedError, FelixError, UnauthorizedError, UsageError, abortReason } from "./errors.js";
+import { ClosedError, FelixError, UnauthorizedError, UsageError, abortReason, onAbort } from "./errors.js";
 import { writePublish } from "./frame.js";
 import type { EventFrame } from "./frame.js";
 import { browserHost } from "./host.js";
@@ -76,10 +77,6 @@ const DRAIN_MS = 20;
 const RESUBSCRIBE_MS = 200;
 const RESUBSCRIBE_MAX_MS = 10_000;
 
-/** `Symbol.asyncDispose`, or what stands in for it where the language has none yet. */
-export const asyncDispose: typeof Symbol.asyncDispose =
-  Symbol.asyncDispose ?? (Symbol.for("Symbol.asyncDispose") as typeof Symbol.asyncDispose);
-
 export class FelixClient extends Emitter<ClientEvents> implements AsyncDisposable {
   readonly scope: Scope;
   readonly #host: Host;
@@ -89,6 +86,7 @@ export class FelixClient extends Emitter<ClientEvents> implements AsyncDisposabl
   readonly #reads: Reads;
   readonly #url: string;
   readonly #features: readonly string[];
+  readonly #signal: AbortSignal | undefined;
   #hello: Hello | null = null;
   readonly #subscriptions = new Map<string, Subscription>();
   #subs = new Map<number, string>();
@@ -120,9 +118,8 @@ export class FelixClient extends Emitter<ClientEvents> implements AsyncDisposabl
       goingAway: (afterMs) => this.emit("goingAway", { reconnectAfterMs: afterMs }),
       failed: (error) => this.emit("protocolError", error),
     }, { ...TIMING, ...options.timing });
-    const { signal } = options;
-    if (signal?.aborted === true) this.close();
-    else signal?.addEventListener("abort", () => this.close(), { once: true });
+    this.#signal = options.signal;
+    if (this.#signal?.aborted === true) this.close();
   }
 
   // ---- the connection
@@ -141,13 +138,14 @@ export class FelixClient extends Emitter<ClientEvents> implements AsyncDisposabl
     return this.#hello;
   }
 
-  /** Begins to connect; `connected` says when it stands. After `close` and `unauthorized` this begins anew. */
+  /**
+   * Begins to connect; `connected` says when it stands. A client that waits for its next try makes it now; after `close`
+   * and `unauthorized` this begins anew (but not with the text of a token that was refused).
+   */
   connect(): void {
+    if (this.#signal?.aborted === true) return;
     this.#requests.open();
-    this.#unlisten ??= this.#host.listen((event) => {
-      if (event === "leaving") for (const presence of this.#presences) presence.leaving();
-      if (event === "returned") for (const presence of this.#presences) presence.enter();
-    });
+    this.#unlisten ??= this.#listen();
     this.#connection.connect();
   }
 
@@ -155,6 +153,7 @@ export class FelixClient extends Emitter<ClientEvents> implements AsyncDisposabl
   connected(options: { signal?: AbortSignal } = {}): Promise<void> {
     const { signal } = options;
     if (this.state === "connected") return Promise.resolve();
+    if (this.state === "closed") return Promise.reject(this.#signal?.aborted === true ? abortReason(this.#signal) : new ClosedError());
     if (this.state === "unauthorized") return Promise.reject(new UnauthorizedError("unauthorized", "set a token first"));
     if (signal?.aborted === true) return Promise.reject(abortReason(signal));
     return new Promise((resolve, reject) => {
@@ -188,13 +187,13 @@ export class FelixClient extends Emitter<ClientEvents> implements AsyncDisposabl
   close(): void {
     this.#unlisten?.();
     this.#unlisten = null;
-    this.#connection.close();
-    // `close` of a client that never connected changes no state, and forgets all the same.
-    this.#forget();
+    // Already closed is no change of state, and a token that was set since is forgotten all the same.
+    if (this.state === "closed") this.#forget();
+    else this.#connection.close();
   }
 
   async [asyncDispose](): Promise<void> {
-    for (const presence of [...this.#presences]) await presence.leave();
+    await Promise.all([...this.#presences].map((presence) => presence.leave()));
     this.close();
   }
 
@@ -285,11 +284,24 @@ export class FelixClient extends Emitter<ClientEvents> implements AsyncDisposabl
       beacon: (key) => this.#beacon(alias, key),
       ended: (one) => void this.#presences.delete(one),
     });
-    this.#presences.add(presence);
+    if (options.signal?.aborted !== true) this.#presences.add(presence);
     return presence;
   }
 
   // ---- inside
+
+  /** Ended by `close`, so that neither the page nor a signal that lives on holds a client that is over. */
+  #listen(): () => void {
+    const page = this.#host.listen((event) => {
+      if (event === "leaving") for (const presence of this.#presences) presence.leaving();
+      if (event === "returned") for (const presence of this.#presences) presence.enter();
+    });
+    const signal = onAbort(this.#signal, () => this.close());
+    return () => {
+      page();
+      signal();
+    };
+  }
 
   #join(token: string | null): string {
     return JSON.stringify({

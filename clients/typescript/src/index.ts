@@ -7,7 +7,8 @@
  *
  * Begin with `client.ts`.
  */
-export { FelixClient, connect, asyncDispose } from "./client.js";
+export { FelixClient, connect } from "./client.js";
+export { asyncDispose } from "./dispose.js";
 export type { ClientEvents, ClientOptions, PublishOptions, Scope } from "./client.js";
 export type { StateChange } from "./connection.js";
 export { Cache } from "./cache.js";

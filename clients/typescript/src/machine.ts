@@ -125,11 +125,11 @@ export function step(machine: Machine, input: Input, now: number, random: number
   if ("attempt" in input && input.attempt !== machine.attempt) return still(machine);
   switch (input.type) {
     case "connect":
-      return machine.state === "idle" || machine.state === "closed" ? begin(machine, "connect", now) : still(machine);
+      return connect(machine, now);
     case "close":
       return close(machine);
     case "tokenSet":
-      return tokenSet(machine, input.tokens);
+      return tokenSet(machine, input.tokens, now);
     case "online":
     case "visible":
       return wake({ ...machine, online: input.type === "online" || machine.online }, input.type, now);
@@ -204,13 +204,20 @@ function close(machine: Machine): Step {
   return { machine: { ...moved.machine, attempt: machine.attempt + 1, failures: 0, renewed: false }, effects: moved.effects };
 }
 
-function tokenSet(machine: Machine, tokens: TokenKind): Step {
+/** Somebody asks for it: whoever waits tries now, and whoever was refused is asked for a token once more. */
+function connect(machine: Machine, now: number): Step {
+  if (live(machine) || (machine.state === "unauthorized" && machine.tokens === "static")) return still(machine);
+  return begin({ ...machine, failures: 0 }, "connect", now);
+}
+
+function tokenSet(machine: Machine, tokens: TokenKind, now: number): Step {
   const renewed = { ...machine, tokens, renewed: false };
   if (machine.state === "unauthorized") return move({ ...renewed, failures: 0 }, "idle", "a token was set", null, []);
   if (machine.state === "connected") {
     return { machine: renewed, effects: [{ do: "token", attempt: machine.attempt, reason: "refresh" }] };
   }
-  return still(renewed);
+  // What is on its way would come in under the token before.
+  return machine.state === "connecting" ? begin(renewed, "connect", now) : still(renewed);
 }
 
 function wake(machine: Machine, reason: "online" | "visible", now: number): Step {

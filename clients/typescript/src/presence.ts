@@ -1,9 +1,11 @@
 /** Who is here: one key of an expiring cache for each member, written again before it expires, deleted when the page goes. */
-import { encode, text } from "./bytes.js";
+import { encode, sameBytes, text } from "./bytes.js";
 import type { Payload } from "./bytes.js";
 import type { Cache } from "./cache.js";
 import { checkName } from "./cache.js";
+import { asyncDispose } from "./dispose.js";
 import { Emitter } from "./emitter.js";
+import { onAbort } from "./errors.js";
 import type { Host } from "./host.js";
 
 export interface Member {
@@ -39,6 +41,8 @@ export interface PresenceOptions {
   readonly signal?: AbortSignal;
 }
 
+/** How long a good-bye may wait for room in the connection; after it the entry is left to expire. */
+const LEAVE_MAX_MS = 1_000;
 /** Without an expiry in `hello`, how often presence is written again. */
 const AGAIN_MS = 5_000;
 
@@ -59,8 +63,11 @@ export class Presence extends Emitter<PresenceEvents> {
   readonly #members = new Map<string, Member>();
   #bytes: Uint8Array;
   #cancel: (() => void) | null = null;
-  #stopWatching: () => void;
+  readonly #stopWatching: () => void;
+  readonly #unlisten: () => void;
   #ended = false;
+  /** The page is going, and has taken its key back. */
+  #away = false;
 
   constructor(
     private readonly cache: Cache,
@@ -74,8 +81,9 @@ export class Presence extends Emitter<PresenceEvents> {
       if (change.bytes === null) this.#left(change.key);
       else this.#seen(change.key, change.bytes);
     });
-    options.signal?.addEventListener("abort", () => void this.leave(), { once: true });
-    this.enter();
+    this.#unlisten = onAbort(options.signal, () => void this.leave());
+    if (options.signal?.aborted === true) this.end();
+    else this.enter();
   }
 
   /** Everybody here, this member too, in the order of their keys. */
@@ -93,6 +101,7 @@ export class Presence extends Emitter<PresenceEvents> {
   enter(): void {
     this.#cancel?.();
     this.#cancel = null;
+    this.#away = false;
     if (this.#ended || !this.upstream.connected()) return;
     this.cache.put(this.options.key, this.#bytes).catch(() => undefined);
     const ttl = this.upstream.ttlMs();
@@ -104,27 +113,40 @@ export class Presence extends Emitter<PresenceEvents> {
     if (this.#ended) return;
     const connected = this.upstream.connected();
     this.end();
-    if (connected) await this.cache.delete(this.options.key).catch(() => undefined);
+    if (!connected) return;
+    const late = new AbortController();
+    const cancel = this.upstream.host.after(LEAVE_MAX_MS, () => late.abort());
+    await this.cache.delete(this.options.key, { signal: late.signal }).catch(() => undefined);
+    cancel();
+  }
+
+  async [asyncDispose](): Promise<void> {
+    await this.leave();
   }
 
   /** The page goes: whatever comes of the connection, the beacon deletes the key. It may come back, so nothing ends here. */
   leaving(): void {
-    if (!this.#ended && this.upstream.connected()) this.upstream.beacon(this.options.key);
+    if (this.#ended || !this.upstream.connected()) return;
+    this.#away = true;
+    this.upstream.beacon(this.options.key);
   }
 
   end(): void {
     this.#ended = true;
     this.#cancel?.();
+    this.#unlisten();
     this.#stopWatching();
     this.#members.clear();
     this.upstream.ended(this);
   }
 
   #seen(key: string, bytes: Uint8Array): void {
-    const known = this.#members.has(key);
+    const before = this.#members.get(key);
+    // Written again so that it does not expire: nothing that anybody has to hear.
+    if (before !== undefined && sameBytes(before.bytes, bytes)) return;
     const now = member(key, bytes);
     this.#members.set(key, now);
-    this.emit(known ? "update" : "join", now);
+    this.emit(before === undefined ? "join" : "update", now);
     this.emit("change", this.members);
   }
 
@@ -132,5 +154,7 @@ export class Presence extends Emitter<PresenceEvents> {
     if (!this.#members.delete(key)) return;
     this.emit("leave", { key });
     this.emit("change", this.members);
+    // Timers of a hidden page may run once a minute, too late for a short expiry; its messages arrive all the same.
+    if (key === this.options.key && !this.#ended && !this.#away) this.enter();
   }
 }

@@ -3,7 +3,7 @@
  * under way is bounded, what waits is bounded too, and a cut tells the truth about each: a write that went out may have
  * been done, a read is asked again.
  */
-import { ClosedError, FelixError, OutcomeUnknownError, RateLimitedError, RefusedError, TrimmedError, abortReason } from "./errors.js";
+import { ClosedError, FelixError, OutcomeUnknownError, RateLimitedError, RefusedError, TrimmedError, abortReason, onAbort } from "./errors.js";
 import type { Answer, Refusal } from "./protocol.js";
 
 /** Requests sent and not answered. */
@@ -67,18 +67,15 @@ export class Requests {
       return Promise.reject(new FelixError("overloaded", `${this.#waiting.length} requests of ${this.#waitingBytes} bytes wait already`, "later"));
     }
     return new Promise<T>((resolve, reject) => {
-      const off = (): void => signal?.removeEventListener("abort", abort);
       const pending: Pending = {
         request,
         resolve: (value) => { off(); resolve(value as T); },
         reject: (error) => { off(); reject(error instanceof Error ? error : new Error(String(error))); },
       };
-      const abort = (): void => {
-        const at = this.#waiting.indexOf(pending);
-        if (at >= 0) this.#takeWaiting(at);
-        reject(at >= 0 || request.read ? abortReason(signal as AbortSignal) : new OutcomeUnknownError(request.name));
-      };
-      signal?.addEventListener("abort", abort, { once: true });
+      const off = onAbort(signal, (reason) => {
+        const unsent = this.#takeBack(pending);
+        reject(unsent || request.read ? reason : new OutcomeUnknownError(request.name));
+      });
       this.#waiting.push(pending);
       this.#waitingBytes += request.bytes;
       this.pump();
@@ -152,6 +149,14 @@ export class Requests {
     this.#closed = true;
     this.cut();
     this.fail(new ClosedError());
+  }
+
+  /** Whether it had not been sent. A read that was is not asked again after a cut. */
+  #takeBack(pending: Pending): boolean {
+    const at = this.#waiting.indexOf(pending);
+    if (at >= 0) this.#takeWaiting(at);
+    if (pending.request.read) for (const [id, sent] of this.#sent) if (sent === pending) this.#sent.delete(id);
+    return at >= 0;
   }
 
   #takeWaiting(at: number): Pending | undefined {

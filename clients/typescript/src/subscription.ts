@@ -1,6 +1,7 @@
 /** One subscription: survives reconnects, delivers each offset once, and keeps a bounded queue for a reader that is slow. */
 import { json, text } from "./bytes.js";
-import { ClosedError, abortReason } from "./errors.js";
+import { asyncDispose } from "./dispose.js";
+import { ClosedError, abortReason, guarded, onAbort } from "./errors.js";
 import { begin, judge, subscribed, trimmed, wanted } from "./position.js";
 import type { Position, Resynced } from "./position.js";
 import type { From } from "./protocol.js";
@@ -92,6 +93,7 @@ export class Subscription implements AsyncIterableIterator<Event, undefined> {
   #behind = false;
   #live: number | null = null;
   #ready: (() => void)[] = [];
+  readonly #unlisten: () => void;
 
   constructor(
     readonly stream: string,
@@ -100,8 +102,8 @@ export class Subscription implements AsyncIterableIterator<Event, undefined> {
   ) {
     this.#position = begin(options.from ?? "live");
     const { signal } = options;
+    this.#unlisten = onAbort(signal, (reason) => this.fail(reason));
     if (signal?.aborted === true) this.fail(abortReason(signal));
-    else signal?.addEventListener("abort", () => this.fail(abortReason(signal)), { once: true });
   }
 
   /** First offset not yet delivered; `null` while unknown or without a log. */
@@ -146,6 +148,10 @@ export class Subscription implements AsyncIterableIterator<Event, undefined> {
 
   [Symbol.asyncIterator](): this {
     return this;
+  }
+
+  async [asyncDispose](): Promise<void> {
+    this.close();
   }
 
   // ---- what the client tells
@@ -233,7 +239,8 @@ export class Subscription implements AsyncIterableIterator<Event, undefined> {
   }
 
   #deliver(event: Event): void {
-    if (this.options.onEvent !== undefined) return this.options.onEvent(event);
+    const { onEvent } = this.options;
+    if (onEvent !== undefined) return guarded(() => onEvent(event));
     const waiter = this.#waiters.shift();
     if (waiter !== undefined) return waiter.resolve({ done: false, value: event });
     this.#queue.push(event);
@@ -249,6 +256,7 @@ export class Subscription implements AsyncIterableIterator<Event, undefined> {
   #finish(end: { readonly error: unknown } | "done"): void {
     if (this.#end !== null) return;
     this.#end = end;
+    this.#unlisten();
     for (const ready of this.#ready.splice(0)) ready();
     for (const waiter of this.#waiters.splice(0)) {
       if (end === "done") waiter.resolve({ done: true, value: undefined });

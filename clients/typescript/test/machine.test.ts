@@ -84,12 +84,12 @@ test("connecting asks for a token, opens, joins, and stands with hello", () => {
 
 test("each input leads from each state to the state that the table says", () => {
   const table: Record<string, Partial<Record<State, State>>> = {
-    connect: { idle: "connecting", closed: "connecting" },
+    connect: { idle: "connecting", closed: "connecting", waiting: "connecting", suspended: "connecting", unauthorized: "connecting" },
     close: { idle: "closed", connecting: "closed", connected: "closed", waiting: "closed", suspended: "closed", unauthorized: "closed" },
     online: { waiting: "connecting", suspended: "connecting" },
     visible: { waiting: "connecting", suspended: "connecting" },
     offline: { waiting: "suspended" },
-    tokenSet: { unauthorized: "idle" },
+    tokenSet: { connecting: "connecting", unauthorized: "idle" },
     token: {},
     opened: {},
     hello: { connecting: "connected" },

@@ -61,3 +61,49 @@ test("hooks show state, records, members and entries, share one subscription, an
   assert.equal(on.gateway.room("r1").streams.get("edits")?.readers.size, 0);
   client.close();
 });
+
+test("after signing out and in as another person no hook shows anything of the first", { skip }, async () => {
+  if (react === null || renderer === null) return;
+  (globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean }).IS_REACT_ACT_ENVIRONMENT = true;
+  const { FelixProvider, useCache, usePresence, useStream } = await import("@felix/web/react");
+  const on = world();
+  const { client } = await connected(on);
+  let shown: Record<string, unknown> = {};
+  function Page(): null {
+    const edits = useStream("edits");
+    const otherwise = useStream("edits", { from: "earliest" });
+    const members = usePresence("presence", "me", { name: "x" });
+    const entries = useCache("snapshot");
+    shown = {
+      texts: edits.events.map((event) => event.text()), error: otherwise.error === null ? null : (otherwise.error as Error).name,
+      members: members.length, keys: [...entries.keys()],
+    };
+    return null;
+  }
+  const in_ = async (work: () => Promise<unknown> | unknown): Promise<void> => renderer.act(async () => {
+    await work();
+    await settle();
+  });
+  let root: { unmount(): void } | null = null;
+  await in_(() => { root = renderer.create(react.createElement(FelixProvider, { client }, react.createElement(Page))); });
+  await in_(async () => {
+    await client.publish("edits", "of ann");
+    await client.cache("snapshot").put("k", "v");
+  });
+  // One subscription for each stream: who asks otherwise is told, and the page stands.
+  assert.deepEqual(shown, { texts: ["of ann"], error: "UsageError", members: 1, keys: ["k"] });
+  await in_(() => client.signOut());
+  assert.deepEqual(shown, { texts: [], error: null, members: 0, keys: [] });
+  await in_(async () => {
+    on.gateway.room("r1").caches.get("snapshot")?.delete("k");
+    client.setToken("bob");
+    client.connect();
+    await client.connected();
+  });
+  await in_(() => client.publish("edits", "of bob"));
+  assert.deepEqual(shown["texts"], ["of bob"]);
+  assert.equal(shown["members"], 1);
+  assert.deepEqual(shown["keys"], []);
+  await in_(() => root?.unmount());
+  client.close();
+});

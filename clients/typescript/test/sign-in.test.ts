@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
 import { UnauthorizedError } from "@felix/web";
-import { SignIn, SignInError } from "@felix/web/sign-in";
-import type { SignInPage } from "@felix/web/sign-in";
+import { GatewaySignIn, SignIn, SignInError } from "@felix/web/sign-in";
+import type { SignInPage, SignInRequest } from "@felix/web/sign-in";
 import { jwt } from "./world.js";
 
 const ISSUER = "https://login.test";
@@ -160,4 +160,40 @@ test("signing out forgets the tab's session, and puts no token into an address",
   await assert.rejects(signIn.token("connect"), UnauthorizedError);
   assert.ok(tab.visited.every((url) => !url.includes(token)));
   assert.ok(tab.visited.at(-1)?.startsWith(`${ISSUER}/end?client_id=web`));
+});
+
+test("at a gateway that signs people in the page learns who is here, leaves for it, and signs out", async () => {
+  const asked: [string, SignInRequest][] = [];
+  let session: { status: number; body: unknown } = { status: 200, body: { signed_in: true, subject: "ann", name: "Ann", expires_in_ms: 1 } };
+  const tab = new Tab();
+  const answers: Record<string, { status: number; body: unknown }> = { "/auth/logout": { status: 204, body: {} } };
+  tab.fetch = async (url, init) => {
+    asked.push([url, init]);
+    return url === "/auth/session" ? session : (answers[url] ?? { status: 0, body: {} });
+  };
+  const gateway = new GatewaySignIn({ page: tab });
+  assert.deepEqual(await gateway.resume(), { subject: "ann", name: "Ann" });
+  assert.equal(await gateway.offered(), true);
+  gateway.begin();
+  assert.equal(tab.visited.at(-1), "/auth/login?return_to=%2Fboard%3Fname%3Dplans");
+  await gateway.signOut();
+  assert.equal(gateway.account, null);
+  assert.deepEqual(asked.at(-1), ["/auth/logout", { method: "POST", headers: { "x-felix-sign-out": "1" }, credentials: "same-origin" }]);
+  new GatewaySignIn({ page: tab }).begin();
+  assert.ok(tab.visited.at(-1)?.endsWith("&prompt=login"), "somebody else may come, though the provider knows the last one");
+  gateway.begin({ anotherPerson: true });
+  assert.ok(tab.visited.at(-1)?.endsWith("&prompt=login"));
+  gateway.begin();
+  assert.ok(!tab.visited.at(-1)?.includes("prompt"));
+  answers["/auth/logout"] = { status: 503, body: {} };
+  await assert.rejects(gateway.signOut(), failure("unreachable"));
+  // Another server, or a gateway that cannot: nobody is here, and the page signs in itself.
+  for (const other of [{ status: 404, body: {} }, { status: 200, body: { signed_in: false } }, { status: 200, body: {} }]) {
+    session = other;
+    assert.equal(await gateway.resume(), null);
+  }
+  for (const status of [200, 404, 503]) {
+    answers["/auth/login?return_to=%2Fboard%3Fname%3Dplans"] = { status, body: {} };
+    assert.equal(await gateway.offered(), false);
+  }
 });

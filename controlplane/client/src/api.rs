@@ -15,8 +15,9 @@ use serde::de::DeserializeOwned;
 
 use crate::call::{BadEndpoint, CallFailed, Caller, Request};
 use crate::held::Held;
-use crate::limits::{PAGE_ITEMS, POLL_TIMEOUT, POLL_WAIT};
+use crate::limits::{PAGE_ITEMS, PAGES_MAX, POLL_TIMEOUT, POLL_WAIT, SNAPSHOT_BYTES_MAX};
 use crate::token::TokenSource;
+use crate::trust::Trust;
 
 /// Calls to one control plane with one token. Clones share their connections.
 #[derive(Clone, Debug)]
@@ -39,7 +40,7 @@ impl Api {
     /// # Errors
     /// [`BadEndpoint`] when the address cannot be used.
     pub fn new(url: &str, token: TokenSource) -> Result<Self, BadEndpoint> {
-        Caller::new(url, token, None).map(|caller| Self { caller })
+        Self::with_trust(url, token, &Trust::default())
     }
 
     /// Prepares calls to an address that may be `https`, trusting the certificates in `roots` (PEM) and no others.
@@ -47,7 +48,15 @@ impl Api {
     /// # Errors
     /// [`BadEndpoint`] when the address or the roots cannot be used.
     pub fn trusting(url: &str, token: TokenSource, roots: &[u8]) -> Result<Self, BadEndpoint> {
-        Caller::new(url, token, Some(roots)).map(|caller| Self { caller })
+        Self::with_trust(url, token, &Trust::roots(Some(roots)))
+    }
+
+    /// Prepares calls to an address that may be `https`, trusting whom `trust` says and presenting what it says.
+    ///
+    /// # Errors
+    /// [`BadEndpoint`] when the address, the roots or the certificate cannot be used.
+    pub fn with_trust(url: &str, token: TokenSource, trust: &Trust) -> Result<Self, BadEndpoint> {
+        Caller::new(url, token, trust).map(|caller| Self { caller })
     }
 
     /// The same calls in the name of somebody else, over the same connections.
@@ -441,9 +450,8 @@ impl Api {
     /// # Errors
     /// [`CallFailed`].
     pub async fn catalogue(&self) -> Result<CatalogueSnapshot, CallFailed> {
-        let path = vec!["v1", "catalogue", "snapshot"];
-        self.read(Request::get(path).query("consistency", &NEWEST))
-            .await
+        let request = snapshot_request().query("consistency", &NEWEST);
+        self.read(request).await
     }
 
     /// The whole catalogue as the process that answers knows it, which may be a moment behind.
@@ -451,7 +459,7 @@ impl Api {
     /// # Errors
     /// [`CallFailed`].
     pub async fn catalogue_as_known(&self) -> Result<CatalogueSnapshot, CallFailed> {
-        self.get(&["v1", "catalogue", "snapshot"]).await
+        self.read(snapshot_request()).await
     }
 
     /// What happened after a revision and was acknowledged to anybody before this call.
@@ -494,7 +502,7 @@ impl Api {
     ) -> Result<Vec<T>, CallFailed> {
         let mut items = Vec::new();
         let mut cursor: Option<String> = None;
-        loop {
+        for _ in 0..PAGES_MAX {
             let mut request = Request::get(path.to_vec()).query("limit", &PAGE_ITEMS);
             if let Some(cursor) = &cursor {
                 request = request.query("cursor", cursor);
@@ -507,6 +515,10 @@ impl Api {
                 _ => return Ok(items),
             }
         }
+        Err(CallFailed::Malformed {
+            url: self.caller.url().to_owned(),
+            detail: format!("a listing goes on after {PAGES_MAX} pages"),
+        })
     }
 
     async fn make<T: DeserializeOwned>(
@@ -596,4 +608,10 @@ pub(crate) fn read_changes(
         revision: Revision(revision),
         resync,
     })
+}
+
+fn snapshot_request<'a>() -> Request<'a> {
+    let mut request = Request::get(vec!["v1", "catalogue", "snapshot"]);
+    request.answer_bytes_max = SNAPSHOT_BYTES_MAX;
+    request
 }

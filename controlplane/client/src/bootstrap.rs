@@ -9,6 +9,7 @@ use reqwest::Method;
 
 use crate::call::{BadEndpoint, CallFailed, Caller, Request};
 use crate::token::TokenSource;
+use crate::trust::Trust;
 
 const HEADER: &str = "X-Felix-Bootstrap-Token";
 
@@ -26,7 +27,7 @@ impl Bootstrap {
     /// [`BadEndpoint`] when the address cannot be used.
     pub fn new(url: &str, secret: &str) -> Result<Self, BadEndpoint> {
         Ok(Self {
-            caller: Caller::new(url, TokenSource::None, None)?,
+            caller: Caller::new(url, TokenSource::None, &Trust::default())?,
             secret: secret.into(),
         })
     }

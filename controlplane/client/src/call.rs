@@ -5,14 +5,12 @@ use std::time::Duration;
 
 use felix_meta::http::ErrorBody;
 use reqwest::{Method, StatusCode, Url};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::limits::{CALL_TIMEOUT, CONNECT_TIMEOUT, ERROR_BYTES_MAX, IDLE_TIME};
+use crate::limits::{ANSWER_BYTES_MAX, CALL_TIMEOUT, CONNECT_TIMEOUT, ERROR_BYTES_MAX, IDLE_TIME};
 use crate::token::TokenSource;
+use crate::trust::{Trust, is_about_certificate};
 
 /// Why an address cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +40,12 @@ pub enum BadEndpoint {
     /// The trusted roots cannot be used.
     #[error("the trusted roots cannot be used: {detail}")]
     BadRoots {
+        /// What is wrong with them.
+        detail: String,
+    },
+    /// The certificate to present cannot be used.
+    #[error("the client certificate and its key cannot be used: {detail}")]
+    BadIdentity {
         /// What is wrong with them.
         detail: String,
     },
@@ -155,6 +159,8 @@ pub(crate) struct Request<'a> {
     pub(crate) body: Option<serde_json::Value>,
     pub(crate) header: Option<(&'static str, Arc<str>)>,
     pub(crate) timeout: Duration,
+    /// Bytes of a good answer that are read.
+    pub(crate) answer_bytes_max: usize,
 }
 
 impl<'a> Request<'a> {
@@ -166,6 +172,7 @@ impl<'a> Request<'a> {
             body: None,
             header: None,
             timeout: CALL_TIMEOUT,
+            answer_bytes_max: ANSWER_BYTES_MAX,
         }
     }
 
@@ -186,17 +193,12 @@ impl<'a> Request<'a> {
 }
 
 impl Caller {
-    /// `roots` are PEM certificates to trust; needed for `https` only.
-    pub(crate) fn new(
-        url: &str,
-        token: TokenSource,
-        roots: Option<&[u8]>,
-    ) -> Result<Self, BadEndpoint> {
+    pub(crate) fn new(url: &str, token: TokenSource, trust: &Trust) -> Result<Self, BadEndpoint> {
         let base = Url::parse(url).map_err(|error| BadEndpoint::NotAUrl {
             url: url.to_owned(),
             detail: error.to_string(),
         })?;
-        match (base.scheme(), roots) {
+        match (base.scheme(), &trust.roots) {
             ("http", _) | ("https", Some(_)) => {}
             ("https", None) => {
                 return Err(BadEndpoint::NoRoots {
@@ -220,7 +222,7 @@ impl Caller {
             .pool_idle_timeout(IDLE_TIME)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
-            .tls_backend_preconfigured(trusting(roots.unwrap_or_default())?)
+            .tls_backend_preconfigured(trust.config()?)
             .build()
             .map_err(|error| BadEndpoint::Client {
                 detail: chain(&error),
@@ -255,7 +257,8 @@ impl Caller {
         request: Request<'_>,
     ) -> Result<(StatusCode, T), CallFailed> {
         let (status, bytes) = self.send(request).await?;
-        let body = serde_json::from_slice(&bytes).map_err(|error| self.malformed(&error))?;
+        let body =
+            serde_json::from_slice(&bytes).map_err(|error| self.malformed(error.to_string()))?;
         Ok((status, body))
     }
 
@@ -295,19 +298,41 @@ impl Caller {
             .await
             .map_err(|error| self.transport(&error))?;
         let status = response.status();
-        let bytes = response
-            .bytes()
-            .await
-            .map_err(|error| self.transport(&error))?;
         if status.is_success() {
-            return Ok((status, bytes.to_vec()));
+            let limit = request.answer_bytes_max;
+            let read = self.read(response, limit).await?;
+            let bytes = read
+                .map_err(|_| self.malformed(format!("the answer has more than {limit} bytes")))?;
+            return Ok((status, bytes));
         }
         if let (StatusCode::UNAUTHORIZED, TokenSource::Held(held), Some(token)) =
             (status, &self.token, &token)
         {
             held.refused(token);
         }
-        Err(self.refusal(status, bytes.get(..ERROR_BYTES_MAX).unwrap_or(&bytes)))
+        let (Ok(body) | Err(body)) = self.read(response, ERROR_BYTES_MAX).await?;
+        Err(self.refusal(status, &body))
+    }
+
+    /// Reads a body as it comes, so that no more is held than is allowed: of one that is longer only its beginning, as an
+    /// error.
+    async fn read(
+        &self,
+        mut response: reqwest::Response,
+        limit: usize,
+    ) -> Result<Result<Vec<u8>, Vec<u8>>, CallFailed> {
+        let mut body = Vec::new();
+        loop {
+            let chunk = response.chunk().await;
+            let Some(chunk) = chunk.map_err(|error| self.transport(&error))? else {
+                return Ok(Ok(body));
+            };
+            let room = limit.saturating_sub(body.len());
+            body.extend_from_slice(chunk.get(..room).unwrap_or(&chunk));
+            if chunk.len() > room {
+                return Ok(Err(body));
+            }
+        }
     }
 
     fn refusal(&self, status: StatusCode, body: &[u8]) -> CallFailed {
@@ -332,36 +357,22 @@ impl Caller {
 
     fn transport(&self, error: &reqwest::Error) -> CallFailed {
         let (url, detail) = (self.base.to_string(), chain(error));
+        if is_about_certificate(&detail) {
+            // In the handshake: nobody read the request.
+            let detail =
+                format!("{detail}; it demands a client certificate of an authority that it trusts");
+            return CallFailed::Unreachable { url, detail };
+        }
         if error.is_connect() || error.is_builder() {
             return CallFailed::Unreachable { url, detail };
         }
         CallFailed::NoAnswer { url, detail }
     }
 
-    fn malformed(&self, error: &serde_json::Error) -> CallFailed {
-        CallFailed::Malformed {
-            url: self.base.to_string(),
-            detail: error.to_string(),
-        }
+    fn malformed(&self, detail: String) -> CallFailed {
+        let url = self.base.to_string();
+        CallFailed::Malformed { url, detail }
     }
-}
-
-/// TLS that trusts these roots and nothing else; without any it trusts nobody.
-fn trusting(roots: &[u8]) -> Result<ClientConfig, BadEndpoint> {
-    let bad = |detail: String| BadEndpoint::BadRoots { detail };
-    let mut store = RootCertStore::empty();
-    for root in CertificateDer::pem_slice_iter(roots) {
-        let root = root.map_err(|error| bad(error.to_string()))?;
-        store.add(root).map_err(|error| bad(error.to_string()))?;
-    }
-    if store.is_empty() && !roots.is_empty() {
-        return Err(bad("there is no certificate in it".to_owned()));
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| bad(error.to_string()))?;
-    Ok(config.with_root_certificates(store).with_no_client_auth())
 }
 
 /// An error and its causes in one line, without the URL, which is said elsewhere.
@@ -388,7 +399,7 @@ mod tests {
 
     #[test]
     fn an_address_that_cannot_be_used_is_refused_with_its_reason() {
-        let refused = |url| Caller::new(url, TokenSource::None, None).unwrap_err();
+        let refused = |url| Caller::new(url, TokenSource::None, &Trust::default()).unwrap_err();
         assert!(matches!(refused("localhost"), BadEndpoint::NotAUrl { .. }));
         assert!(matches!(
             refused("ftp://localhost"),
@@ -406,7 +417,8 @@ mod tests {
 
     #[test]
     fn https_needs_roots_that_are_certificates() {
-        let with = |roots: &[u8]| Caller::new("https://cp", TokenSource::None, Some(roots));
+        let with =
+            |roots: &[u8]| Caller::new("https://cp", TokenSource::None, &Trust::roots(Some(roots)));
         assert!(matches!(
             with(b"no pem").unwrap_err(),
             BadEndpoint::BadRoots { .. }
@@ -434,7 +446,12 @@ mod tests {
             .unwrap()
             .local_addr()
             .unwrap();
-        let caller = Caller::new(&format!("http://{free}"), TokenSource::None, None).unwrap();
+        let caller = Caller::new(
+            &format!("http://{free}"),
+            TokenSource::None,
+            &Trust::default(),
+        )
+        .unwrap();
         let failed = caller
             .send_only(Request::get(vec!["v1"]))
             .await

@@ -14,6 +14,7 @@ use crate::held::Held;
 use crate::limits::CREDENTIAL_LOOK_INTERVAL;
 use crate::renew::Renewal;
 use crate::token::TokenSource;
+use crate::trust::Trust;
 
 /// A credential that is kept fresh.
 #[derive(Debug)]
@@ -87,7 +88,7 @@ impl Given {
     pub fn source(
         self,
         url: &str,
-        roots: Option<&[u8]>,
+        trust: &Trust,
     ) -> Result<(TokenSource, Option<Credential>), NoCredential> {
         let Some(refresh) = self.refresh_token_file else {
             let source = match (self.token, self.token_file) {
@@ -109,7 +110,7 @@ impl Given {
             (None, None) => return Err(NoCredential::NoToken),
         };
         let tenant = felix_auth::claimed_tenant(&held.token())?;
-        let renewal = Renewal::new(url, tenant, roots)?;
+        let renewal = Renewal::new(url, tenant, trust)?;
         let files = CredentialFiles {
             refresh,
             token: self.token_file,

@@ -8,6 +8,7 @@ use reqwest::Method;
 
 use crate::call::{BadEndpoint, CallFailed, Caller, Request};
 use crate::token::TokenSource;
+use crate::trust::Trust;
 
 /// Asks for tokens of one tenant, each time with somebody else's credential. Clones share their connections.
 #[derive(Clone, Debug)]
@@ -22,7 +23,7 @@ impl Exchanger {
     /// # Errors
     /// [`BadEndpoint`] when the address or the roots cannot be used.
     pub fn new(url: &str, tenant: TenantId, roots: Option<&[u8]>) -> Result<Self, BadEndpoint> {
-        let caller = Caller::new(url, TokenSource::None, roots)?;
+        let caller = Caller::new(url, TokenSource::None, &Trust::roots(roots))?;
         Ok(Self { caller, tenant })
     }
 

@@ -21,6 +21,7 @@ pub mod limits;
 mod renew;
 mod templates;
 mod token;
+mod trust;
 
 pub use api::{Api, Made};
 pub use bootstrap::Bootstrap;
@@ -31,3 +32,4 @@ pub use follower::{Follower, FollowerState};
 pub use held::Held;
 pub use renew::{Renewal, Renewed};
 pub use token::TokenSource;
+pub use trust::Trust;

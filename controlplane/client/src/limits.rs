@@ -24,6 +24,17 @@ pub const PAGE_ITEMS: usize = 1000;
 /// Bytes of an error body that are read. It is for people, and may come from something that is no control plane.
 pub const ERROR_BYTES_MAX: usize = 64 * 1024;
 
+/// Bytes of a good answer that are read. The largest is a page of a thousand sessions of 64 KiB each; what answers with more
+/// is no control plane.
+pub const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The same for a whole catalogue, as brokers read it: some kilobytes for each stream, and 100,000 revocations of a few
+/// hundred bytes for each tenant.
+pub const SNAPSHOT_BYTES_MAX: usize = 1024 * 1024 * 1024;
+
+/// Pages of one listing. No listing of ours has more than a million items.
+pub const PAGES_MAX: usize = 1_001;
+
 /// How long an unused connection is kept. The control plane closes it after 30 s.
 pub const IDLE_TIME: Duration = Duration::from_secs(20);
 

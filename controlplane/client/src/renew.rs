@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::{BadEndpoint, CallFailed, Caller, Request};
 use crate::token::TokenSource;
+use crate::trust::Trust;
 
 /// Renews tokens of one tenant.
 #[derive(Clone, Debug)]
@@ -41,12 +42,12 @@ struct Spent<'a> {
 }
 
 impl Renewal {
-    /// Prepares calls; nothing is sent yet. `roots` are PEM certificates to trust, needed for `https` only.
+    /// Prepares calls; nothing is sent yet.
     ///
     /// # Errors
-    /// [`BadEndpoint`] when the address or the roots cannot be used.
-    pub fn new(url: &str, tenant: TenantId, roots: Option<&[u8]>) -> Result<Self, BadEndpoint> {
-        let caller = Caller::new(url, TokenSource::None, roots)?;
+    /// [`BadEndpoint`] when the address, or what is trusted or presented, cannot be used.
+    pub fn new(url: &str, tenant: TenantId, trust: &Trust) -> Result<Self, BadEndpoint> {
+        let caller = Caller::new(url, TokenSource::None, trust)?;
         Ok(Self { caller, tenant })
     }
 

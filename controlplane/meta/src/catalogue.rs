@@ -11,8 +11,8 @@ use crate::audit::ChainHead;
 use crate::change::{Changed, changes};
 use crate::event::{Entry, Event};
 use crate::identity::{
-    IssuerRecord, PrincipalRecord, QuotaLimits, QuotaScope, Quotas, Revocations,
-    ServiceAccountRecord, Sessions,
+    IssuerRecord, PrincipalRecord, QuotaLimits, QuotaScope, Quotas, Revocations, ServiceAccounts,
+    Sessions,
 };
 use crate::lookup::{Kind, Missing};
 use crate::record::{CacheRecord, Grouping, Policy, StreamRecord, VerifyingKey};
@@ -103,8 +103,8 @@ pub struct TenantEntry {
     #[serde(default, skip_serializing_if = "Shelf::is_empty")]
     pub principals: Shelf<PrincipalRecord>,
     /// Accounts of programs, by name. Not known to nodes.
-    #[serde(default, skip_serializing_if = "Shelf::is_empty")]
-    pub service_accounts: Shelf<ServiceAccountRecord>,
+    #[serde(default, skip_serializing_if = "ServiceAccounts::is_empty")]
+    pub service_accounts: ServiceAccounts,
     /// Who is signed in. Not known to nodes.
     #[serde(default, skip_serializing_if = "Sessions::is_empty")]
     pub sessions: Sessions,
@@ -222,7 +222,7 @@ impl Catalogue {
         let tenants = self.tenants.iter().map(|(tenant, entry)| {
             let stripped = TenantEntry {
                 principals: Shelf::default(),
-                service_accounts: Shelf::default(),
+                service_accounts: ServiceAccounts::default(),
                 sessions: Sessions::default(),
                 chain: ChainHead::default(),
                 ..TenantEntry::clone(entry)

@@ -181,6 +181,8 @@ pub enum Command {
         expected_generation: u64,
         /// The new token's hash.
         secret_sha256: String,
+        /// Past which moment it may not go on, however often it is refreshed.
+        ends_at_ms: Option<TimeMs>,
         /// Now.
         now_ms: TimeMs,
     },
@@ -247,4 +249,36 @@ pub enum Command {
         /// What happened, at most [`crate::limits::AUDITED_RECORDS_MAX`].
         records: Vec<AuditRecord>,
     },
+}
+
+impl Command {
+    /// Dates what the command takes back, no earlier than now. Whoever decides it calls this just before: a command may
+    /// have waited, and tokens may have been minted meanwhile.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the rest takes nothing back"
+    )]
+    pub fn date(&mut self, now: TimeMs) {
+        match self {
+            Self::RemovePolicy(_, _, now_ms)
+            | Self::RemoveGrouping(_, _, now_ms)
+            | Self::RemoveIssuer { now_ms, .. }
+            | Self::DeleteServiceAccount { now_ms, .. }
+            | Self::DisableServiceAccount { now_ms, .. }
+            | Self::RemoveServiceKey { now_ms, .. }
+            | Self::EndSession { now_ms, .. } => *now_ms = now.max(*now_ms),
+            Self::Revoke {
+                not_before_ms,
+                now_ms,
+                ..
+            } => {
+                let outright = *not_before_ms == *now_ms;
+                *now_ms = now.max(*now_ms);
+                if outright {
+                    *not_before_ms = *now_ms;
+                }
+            }
+            _ => {}
+        }
+    }
 }

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use crate::audit::{AuditItem, ChainHead};
 use crate::catalogue::{Catalogue, Revision};
 use crate::event::Entry;
-use crate::identity::{IssuerRecord, QuotaLimits, RevokedKind};
+use crate::identity::{IssuerRecord, QuotaLimits, RevokedKind, kind_schema};
 use crate::record::{CacheRecord, CacheSpec, Grouping, Policy, StreamRecord, StreamSpec};
 
 pub use tokens::{
@@ -128,6 +128,7 @@ pub struct QuotaItem {
 #[serde(deny_unknown_fields)]
 pub struct RevocationSpec {
     /// What.
+    #[schema(schema_with = kind_schema)]
     pub kind: RevokedKind,
     /// Which; for a tenant its own name.
     pub id: String,

@@ -34,8 +34,8 @@ pub use decide::{Conflict, Decision, Refused};
 pub use event::{ENTRY_VERSION, Entry, EntryRefused, Event};
 pub use identity::{
     ClaimMappings, IssuerRecord, PrincipalRecord, QuotaLimits, QuotaScope, Quotas,
-    RevocationRecord, RevokedKind, ServiceAccountRecord, ServiceKey, SessionAsk, SessionRecord,
-    service_principal,
+    RevocationRecord, RevokedKind, ServiceAccountRecord, ServiceAccounts, ServiceKey, SessionAsk,
+    SessionRecord, service_principal,
 };
 pub use lookup::{Kind, Missing};
 pub use record::{

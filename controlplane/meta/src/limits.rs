@@ -45,8 +45,19 @@ pub const SERVICE_ACCOUNT_NAME_BYTES_MAX: usize = 128;
 /// Keys of one service account. Rotation needs two; programs that share an account may each have one.
 pub const KEYS_PER_SERVICE_ACCOUNT_MAX: usize = 8;
 
-/// Sessions of all tenants together. One takes about a kilobyte of memory.
+/// Sessions of all tenants together. One takes about a kilobyte of memory. When there are as many, a tenant that has more
+/// than its sure share gets no more room than it has.
 pub const SESSIONS_MAX: usize = 1_000_000;
+
+/// Sessions of one tenant. One more ends those that were not refreshed for longest: nobody is turned away because others
+/// of his tenant signed in, and no tenant takes the room of others.
+pub const SESSIONS_PER_TENANT_MAX: usize = 100_000;
+
+/// Sessions that a tenant may have however many others have.
+pub const SESSIONS_PER_TENANT_SURE: usize = 1_000;
+
+/// Of the sessions of a full tenant, one in so many ends at a time: looking for the oldest walks through all of them.
+pub const SESSIONS_ENDED_SHARE: usize = 100;
 
 /// Sessions of one principal. One more ends the oldest.
 pub const SESSIONS_PER_PRINCIPAL_MAX: usize = 256;
@@ -72,6 +83,14 @@ pub const SESSION_TOKEN_LIFE_MS_MAX: u64 = 24 * 3600 * 1000;
 
 /// How long a revocation may stay after it can concern no token, so that they are looked through seldom.
 pub const REVOCATION_PRUNE_SLACK_MS: u64 = 6 * 3600 * 1000;
+
+/// How far past its own moment a revocation reaches. It covers tokens that were minted meanwhile by who had not heard of
+/// it, here or at an instance whose clock is a little ahead; tokens that follow it are dated after it, which verifiers
+/// bear up to five seconds.
+pub const REVOCATION_REACH_MS: u64 = 1_000;
+
+/// How far it reaches at most so as to come after the one before it.
+pub const REVOCATION_REACH_MS_MAX: u64 = 4_000;
 
 /// How far in the future a revocation may reach. More would shut out tokens that are yet to be minted.
 pub const REVOCATION_AHEAD_MS_MAX: u64 = 60_000;

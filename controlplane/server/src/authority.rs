@@ -177,9 +177,12 @@ impl Authority {
             return Standing::alone("none", Some("the control plane is shutting down".into()));
         };
         let mut standing = ledger.standing();
-        if let Some(trouble) = &*self.trouble.borrow() {
+        let broken = (self.commands.is_closed() || self.asks.is_closed())
+            .then(|| "a thread of the ledger broke; restart this process".to_owned());
+        let trouble = broken.or_else(|| self.trouble.borrow().clone());
+        if let Some(trouble) = trouble {
             standing.ready = false;
-            standing.why_not.get_or_insert_with(|| trouble.clone());
+            standing.why_not.get_or_insert(trouble);
         }
         standing
     }

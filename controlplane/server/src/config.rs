@@ -13,7 +13,7 @@ use rustls::pki_types::pem::PemObject;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::ledger::Address;
-use crate::limits::{SESSION_SECONDS, TOKEN_SECONDS};
+use crate::limits::{SESSION_SECONDS, SIGN_IN_SECONDS, TOKEN_SECONDS};
 
 /// Everything an operator can decide about a control plane. Later wins: defaults, the file, the environment, flags.
 ///
@@ -90,6 +90,9 @@ pub struct Config {
     pub exchange_token_ttl_seconds: u64,
     /// Life of a session in seconds: how long its refresh tokens go on.
     pub refresh_token_ttl_seconds: u64,
+    /// How long a sign-in through an identity provider goes on by refreshing, in seconds; then the person signs in again,
+    /// and his groups are what the provider says then. Lower it when leaving a group must count sooner.
+    pub sign_in_max_age_seconds: u64,
     /// Signature algorithms accepted from identity providers, with commas between. Widen it when a provider signs with
     /// something else.
     pub oidc_allowed_algorithms: String,
@@ -226,6 +229,7 @@ impl Default for Config {
             bootstrap_tls_client_ca: None,
             exchange_token_ttl_seconds: TOKEN_SECONDS,
             refresh_token_ttl_seconds: SESSION_SECONDS,
+            sign_in_max_age_seconds: SIGN_IN_SECONDS,
             oidc_allowed_algorithms: "ES256,RS256".into(),
             oidc_allow_insecure_http: false,
             oidc_allow_private_idp: false,
@@ -484,6 +488,9 @@ impl Config {
         }
         if !(60..=366 * 86_400).contains(&self.refresh_token_ttl_seconds) {
             return contradiction("refresh_token_ttl_seconds must be from 60 to 31622400");
+        }
+        if !(60..=366 * 86_400).contains(&self.sign_in_max_age_seconds) {
+            return contradiction("sign_in_max_age_seconds must be from 60 to 31622400");
         }
         self.oidc_algorithms()?;
         self.oidc_roots()?;

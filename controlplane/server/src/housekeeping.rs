@@ -2,19 +2,31 @@
 
 use felix_meta::Command;
 use felix_model::TenantId;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::app::App;
 use crate::clock::now;
-use crate::limits::EXPIRY_PAUSE;
+use crate::limits::{AUDIT_NEW_PAUSE, EXPIRY_PAUSE};
 
-/// Writes down what was noted for the audit, and once more at the end.
+/// Writes down what was noted for the audit: what is new almost at once, the rest when its round is over, and what there
+/// is at the end.
 pub(crate) async fn write_audit(app: App) {
+    let mut round_ends = Instant::now() + app.notebook.pause();
     loop {
         tokio::select! {
-            () = tokio::time::sleep(app.notebook.pause()) => {}
             () = app.stopping.cancelled() => break,
+            () = sleep_until(round_ends) => {
+                app.notebook.write(&app.authority).await;
+                round_ends = Instant::now() + app.notebook.pause();
+            }
+            () = app.notebook.news() => {
+                // What comes together is written together.
+                tokio::select! {
+                    () = app.stopping.cancelled() => break,
+                    () = sleep(AUDIT_NEW_PAUSE) => app.notebook.write_new(&app.authority).await,
+                }
+            }
         }
-        app.notebook.write(&app.authority).await;
     }
     app.notebook.write(&app.authority).await;
 }
@@ -23,7 +35,7 @@ pub(crate) async fn write_audit(app: App) {
 pub(crate) async fn expire_sessions(app: App) {
     loop {
         tokio::select! {
-            () = tokio::time::sleep(EXPIRY_PAUSE) => {}
+            () = sleep(EXPIRY_PAUSE) => {}
             () = app.stopping.cancelled() => return,
         }
         expire_once(&app).await;
@@ -58,9 +70,35 @@ mod tests {
     use felix_model::TimeMs;
 
     use super::*;
+    use crate::audit::Note;
     use crate::authority::Authority;
     use crate::config::Config;
     use crate::ledger::MemoryLedger;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_is_in_the_ledger_a_moment_after_it() {
+        let authority = Authority::start(Box::new(MemoryLedger::new())).unwrap();
+        let app = App::new(authority, Config::default());
+        let writing = tokio::spawn(write_audit(app.clone()));
+        for refusals in 1..=2 {
+            let reason = ["unauthorized", "forbidden"][refusals - 1];
+            app.notebook.note(Note {
+                tenant: None,
+                what: "refused",
+                reason,
+            });
+            // Waiting busily keeps the clock where it is, so that it is only this moment that passes.
+            tokio::task::yield_now().await;
+            tokio::time::advance(AUDIT_NEW_PAUSE).await;
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+            while app.authority.catalogue().cluster_chain().seq < refusals as u64 {
+                assert!(std::time::Instant::now() < deadline, "it is not written");
+                tokio::task::yield_now().await;
+            }
+        }
+        app.stopping.cancel();
+        writing.await.unwrap();
+    }
 
     #[tokio::test]
     async fn sessions_that_ran_out_are_forgotten_and_others_stay() {

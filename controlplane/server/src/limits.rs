@@ -104,20 +104,31 @@ pub const POSTGRES_APPEND_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Records read from a database at a time.
 pub const POSTGRES_PAGE_RECORDS: i64 = 10_000;
 
-/// Different things noted for one tenant's audit between two writings; more are counted together.
+/// Different things noted for one tenant's audit in one round; more are counted together.
 pub const AUDIT_NOTES_PER_TENANT_MAX: usize = 64;
 
-/// Different things noted for all audits between two writings. A flood costs about 200 bytes of ledger for each.
+/// Different things noted for all audits in one round. A flood costs about 200 bytes of ledger for each, twice.
 pub const AUDIT_NOTES_MAX: usize = 512;
 
-/// Time between two writings of what was noted.
+/// How long something new waits for others before it is written for the audit. It is what a crash can take of logins and
+/// refusals; each writing is a flush of the ledger.
+pub const AUDIT_NEW_PAUSE: Duration = Duration::from_millis(200);
+
+/// Length of a round: how often the counts of what repeats are written.
 pub const AUDIT_PAUSE: Duration = Duration::from_secs(10);
 
-/// The same while there are too many different things to note.
+/// The same after a round in which there were too many different things to note.
 pub const AUDIT_PAUSE_CROWDED: Duration = Duration::from_secs(60);
 
 /// Lines of an audit that one request looks at, whether it wants them or not.
 pub const AUDIT_LINES_LOOKED_AT: usize = 10_000;
+
+/// Entries of the ledger that one request for an audit reads, about: they are decoded, and everybody's questions to the
+/// ledger wait behind them.
+pub const AUDIT_ENTRIES_READ: usize = 20_000;
+
+/// Entries between two lines of an audit that are read with them. Lines further apart are read one by one.
+pub const AUDIT_GAP_READ: u64 = 64;
 
 /// Lines of an audit in an answer unless the caller says otherwise, and the most he may ask for.
 pub const AUDIT_ITEMS: (usize, usize) = (100, 1000);
@@ -169,6 +180,9 @@ pub const EXPIRY_PAUSE: Duration = Duration::from_secs(3600);
 
 /// Life of a session unless the operator says otherwise, in seconds: 30 days.
 pub const SESSION_SECONDS: u64 = 30 * 24 * 3600;
+
+/// How long a sign-in that a provider vouched for goes on unless the operator says otherwise, in seconds: a working day.
+pub const SIGN_IN_SECONDS: u64 = 12 * 3600;
 
 /// Times that one network place may fail to prove who it is before it is slowed down: a fleet behind one address may
 /// come back with stale credentials at once.

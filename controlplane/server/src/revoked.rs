@@ -2,14 +2,14 @@
 //!
 //! A tenant may have very many, so they are looked up for the token in hand and not walked.
 
-use felix_auth::{Claims, Principal, Revocation, Revocations};
+use felix_auth::{ActorToken, Claims, Principal, Revocation, Revocations};
 use felix_meta::{RevocationRecord, RevokedKind, TenantEntry};
 
 /// What of a token a revocation can name.
 pub(crate) trait Facets {
     /// Kinds and ids, issuers left out: a token has only their digest.
     fn names(&self) -> Vec<(RevokedKind, &str)>;
-    /// Whether some provider vouched.
+    /// Whether some provider vouched, for whom it speaks or for who acts.
     fn was_vouched_for(&self) -> bool;
 }
 
@@ -25,11 +25,13 @@ impl Facets for Principal {
                 (RevokedKind::Tenant, Some(self.tenant.as_ref())),
             ],
             roles,
+            self.actor_token.as_deref(),
         )
     }
 
     fn was_vouched_for(&self) -> bool {
-        self.idp.is_some()
+        let actor = self.actor_token.as_deref();
+        self.idp.is_some() || actor.is_some_and(|actor| actor.idp.is_some())
     }
 }
 
@@ -45,11 +47,13 @@ impl Facets for Claims {
                 (RevokedKind::Tenant, Some(self.tenant.as_ref())),
             ],
             roles,
+            self.actor_token.as_ref(),
         )
     }
 
     fn was_vouched_for(&self) -> bool {
-        self.idp.is_some()
+        let actor = self.actor_token.as_ref();
+        self.idp.is_some() || actor.is_some_and(|actor| actor.idp.is_some())
     }
 }
 
@@ -57,10 +61,20 @@ fn names<'a, const N: usize>(
     subject: &'a str,
     optional: [(RevokedKind, Option<&'a str>); N],
     roles: impl Iterator<Item = &'a str>,
+    actor: Option<&'a ActorToken>,
 ) -> Vec<(RevokedKind, &'a str)> {
+    let of_actor = actor.map(|actor| {
+        [
+            (RevokedKind::Session, actor.session.as_deref()),
+            (RevokedKind::Token, actor.token_id.as_deref()),
+        ]
+    });
     let optional = optional
         .into_iter()
+        .chain(of_actor.into_iter().flatten())
         .filter_map(|(kind, id)| Some((kind, id?)));
+    let roles_of_actor = actor.into_iter().flat_map(|actor| actor.roles.iter());
+    let roles = roles.chain(roles_of_actor.map(|role| &**role));
     [(RevokedKind::Principal, subject)]
         .into_iter()
         .chain(optional)
@@ -87,14 +101,7 @@ pub(crate) fn concerning(entry: &TenantEntry, token: &impl Facets) -> Revocation
 
 fn revocation(record: &RevocationRecord) -> Revocation<'_> {
     Revocation {
-        kind: match record.kind {
-            RevokedKind::Principal => felix_auth::RevokedKind::Principal,
-            RevokedKind::Session => felix_auth::RevokedKind::Session,
-            RevokedKind::Token => felix_auth::RevokedKind::Token,
-            RevokedKind::Role => felix_auth::RevokedKind::Role,
-            RevokedKind::Issuer => felix_auth::RevokedKind::Issuer,
-            RevokedKind::Tenant => felix_auth::RevokedKind::Tenant,
-        },
+        kind: record.kind,
         id: &record.id,
         not_before_ms: record.not_before_ms,
     }

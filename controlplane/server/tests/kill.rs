@@ -17,7 +17,7 @@ mod support;
 
 use std::process::Command;
 
-use support::{Process, bootstrap, create, http, names};
+use support::{Process, bootstrap, create, http, names, settled};
 
 /// How often the process is killed.
 const KILLS: u64 = 12;
@@ -62,6 +62,32 @@ async fn nothing_that_was_answered_is_lost_by_kill_9() {
         answered.len() as u64 > KILLS,
         "the kills came too early to show anything"
     );
+}
+
+#[tokio::test]
+async fn a_refusal_is_in_the_audit_by_itself_and_survives_kill_9() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = [("FELIX_CONTROLPLANE_DATA_DIR", dir.path().to_str().unwrap())];
+    let mut process = Process::start(&settings);
+    let http = http();
+    let token = bootstrap(&http, &process).await;
+    let get = |api: &str, path: &str, token: &str| {
+        let url = format!("http://{api}/v1/tenants/acme/{path}");
+        http.get(url).bearer_auth(token)
+    };
+    let refused = get(&process.api, "namespaces", "nonsense").send().await;
+    assert_eq!(refused.unwrap().status(), 401);
+    let shown = loop {
+        let page = settled(|| get(&process.api, "audit?what=refused", &token)).await;
+        match page.body["items"].as_array().unwrap().first() {
+            Some(line) => break line.clone(),
+            None => tokio::task::yield_now().await,
+        }
+    };
+    process.kill();
+    process = Process::start(&settings);
+    let page = settled(|| get(&process.api, "audit?what=refused", &token)).await;
+    assert_eq!(page.body["items"][0], shown);
 }
 
 #[tokio::test]

@@ -1,14 +1,34 @@
 import { h, icon, ICONS } from "./dom.js";
 import { toast } from "./overlay.js";
 export function quote(word) {
-    if (word !== "" && /^[A-Za-z0-9_./:=@%+,-]+$/.test(word))
+    if (/^[A-Za-z0-9_./:=@%+,-]+$/.test(word))
         return word;
     return `'${word.replace(/'/g, "'\\''")}'`;
 }
+export function option(name, value = null) {
+    return { option: name, value };
+}
+function written({ option: name, value }) {
+    if (value === null)
+        return name;
+    const word = quote(String(value));
+    return String(value).startsWith("-") ? `${name}=${word}` : `${name} ${word}`;
+}
 export function felixctl(namespace, ...words) {
-    const line = ["felixctl", ...words.filter((word) => word !== null).map((word) => quote(String(word)))];
+    const line = ["felixctl"];
+    const last = [];
+    for (const word of words) {
+        if (word === null)
+            continue;
+        if (typeof word === "object")
+            line.push(written(word));
+        else
+            (last.length > 0 || String(word).startsWith("-") ? last : line).push(quote(String(word)));
+    }
     if (namespace !== null && namespace !== "default")
-        line.push("-n", quote(namespace));
+        line.push(written(option("-n", namespace)));
+    if (last.length > 0)
+        line.push("--", ...last);
     return line.join(" ");
 }
 export async function copy(text, what) {

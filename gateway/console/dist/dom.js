@@ -50,9 +50,23 @@ export function s(tag, props = {}, ...children) {
     append(element, children);
     return element;
 }
+function focused(element) {
+    const { activeElement: active } = document;
+    if (active === null || active === element || !element.contains(active))
+        return null;
+    const name = ["data-row", "href"].find((one) => active.hasAttribute(one));
+    return name === undefined ? null : `[${name}="${CSS.escape(active.getAttribute(name) ?? "")}"]`;
+}
 export function fill(element, ...children) {
+    const focus = focused(element);
+    const scrolled = [...element.querySelectorAll(".table-box")].map((box) => box.scrollLeft);
     element.replaceChildren();
     append(element, children);
+    if (focus !== null)
+        element.querySelector(focus)?.focus({ preventScroll: true });
+    if (scrolled.some((left) => left > 0))
+        for (const [at, box] of element.querySelectorAll(".table-box").entries())
+            box.scrollLeft = scrolled[at] ?? 0;
 }
 export function icon(path) {
     return s("svg", { class: "icon", viewBox: "0 0 20 20", "aria-hidden": "true" }, s("path", { d: path }));

@@ -141,14 +141,14 @@ async function arrive(signal) {
         return false;
     }
 }
-function signIn() {
+function signIn(onPurpose = false) {
     current?.abort();
     forgetAll();
     fill(menu);
     drawTop();
     const back = encodeURIComponent(location.pathname + location.search);
     const token = h("textarea", { rows: 3, spellcheck: "false", autocomplete: "off", "aria-label": "Felix token", placeholder: "eyJ…" });
-    fill(main, h("div", { class: "sign-in" }, h("img", { src: `${ROOT}/icon.svg`, alt: "", width: 56, height: 56 }), h("h1", {}, "Felix console"), h("p", {}, "You see and change here exactly what your own roles allow."), h("a", { class: "button primary wide", href: `/auth/login?return_to=${back}` }, "Sign in"), h("details", {}, h("summary", {}, "Use a token instead"), h("p", { class: "muted" }, "A Felix token, for example of ", h("code", {}, "felixctl token show"), ". It stays in this page's memory until the page is closed, and is never stored."), token, h("div", { class: "row end" }, h("button", { class: "primary", type: "button", onclick: () => {
+    fill(main, h("div", { class: "sign-in" }, h("img", { src: `${ROOT}/icon.svg`, alt: "", width: 56, height: 56 }), h("h1", {}, "Felix console"), h("p", {}, "You see and change here exactly what your own roles allow."), h("a", { class: "button primary wide", href: `/auth/login?return_to=${back}${onPurpose ? "&prompt=login" : ""}` }, "Sign in"), h("details", {}, h("summary", {}, "Use a token instead"), h("p", { class: "muted" }, "A Felix token, for example of ", h("code", {}, "felixctl token show"), ". It stays in this page's memory until the page is closed, and is never stored."), token, h("div", { class: "row end" }, h("button", { class: "primary", type: "button", onclick: () => {
             useToken(token.value.trim());
             token.value = "";
             void show();
@@ -161,7 +161,7 @@ export function start() {
     listen(namespace, toggleEditing);
     for (const event of ["popstate", "felix:navigate", "felix:navigate-again"])
         addEventListener(event, () => void show());
-    addEventListener("felix:signed-out", signIn);
+    addEventListener("felix:signed-out", (event) => signIn(event.detail === "on purpose"));
     void show();
 }
 start();

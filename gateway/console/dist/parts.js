@@ -40,6 +40,7 @@ function tableRow(columns, row, href) {
         : {
             tabindex: 0,
             class: "open",
+            "data-row": href,
             onclick: open,
             onkeydown: (event) => {
                 if (event.key === "Enter")

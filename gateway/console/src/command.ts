@@ -5,14 +5,41 @@ import { toast } from "./overlay.js";
 
 /** A word of a POSIX shell. */
 export function quote(word: string): string {
-  if (word !== "" && /^[A-Za-z0-9_./:=@%+,-]+$/.test(word)) return word;
+  if (/^[A-Za-z0-9_./:=@%+,-]+$/.test(word)) return word;
   return `'${word.replace(/'/g, "'\\''")}'`;
 }
 
-/** A line for a shell. Words that are null are left out; the namespace is said when it is not the default one. */
-export function felixctl(namespace: string | null, ...words: (string | number | null)[]): string {
-  const line = ["felixctl", ...words.filter((word) => word !== null).map((word) => quote(String(word)))];
-  if (namespace !== null && namespace !== "default") line.push("-n", quote(namespace));
+/** An option of a command, with its value if it has one. */
+export interface Option {
+  readonly option: string;
+  readonly value: string | number | null;
+}
+
+export function option(name: string, value: string | number | null = null): Option {
+  return { option: name, value };
+}
+
+/** A value that begins with a dash would be taken for another option, so it is tied to its own. */
+function written({ option: name, value }: Option): string {
+  if (value === null) return name;
+  const word = quote(String(value));
+  return String(value).startsWith("-") ? `${name}=${word}` : `${name} ${word}`;
+}
+
+/**
+ * A line for a shell. Words that are null are left out; the namespace is said when it is not the default one. What begins
+ * with a dash and is no option goes to the end, after `--`, with all that follow it.
+ */
+export function felixctl(namespace: string | null, ...words: (string | number | null | Option)[]): string {
+  const line = ["felixctl"];
+  const last: string[] = [];
+  for (const word of words) {
+    if (word === null) continue;
+    if (typeof word === "object") line.push(written(word));
+    else (last.length > 0 || String(word).startsWith("-") ? last : line).push(quote(String(word)));
+  }
+  if (namespace !== null && namespace !== "default") line.push(written(option("-n", namespace)));
+  if (last.length > 0) line.push("--", ...last);
   return line.join(" ");
 }
 

@@ -64,10 +64,22 @@ export function s(tag: string, props: Props = {}, ...children: Child[]): SVGElem
   return element;
 }
 
-/** Replaces everything in an element. */
+/** How to find again what has the focus, after it was drawn anew. */
+function focused(element: Element): string | null {
+  const { activeElement: active } = document;
+  if (active === null || active === element || !element.contains(active)) return null;
+  const name = ["data-row", "href"].find((one) => active.hasAttribute(one));
+  return name === undefined ? null : `[${name}="${CSS.escape(active.getAttribute(name) ?? "")}"]`;
+}
+
+/** Replaces everything in an element. What is drawn again every few seconds keeps its focus and how far it was scrolled. */
 export function fill(element: Element, ...children: Child[]): void {
+  const focus = focused(element);
+  const scrolled = [...element.querySelectorAll(".table-box")].map((box) => box.scrollLeft);
   element.replaceChildren();
   append(element, children);
+  if (focus !== null) element.querySelector<HTMLElement>(focus)?.focus({ preventScroll: true });
+  if (scrolled.some((left) => left > 0)) for (const [at, box] of element.querySelectorAll(".table-box").entries()) box.scrollLeft = scrolled[at] ?? 0;
 }
 
 /** One of the drawings of icon.svg's family, by path. */

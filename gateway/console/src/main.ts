@@ -171,7 +171,7 @@ async function arrive(signal: AbortSignal): Promise<boolean> {
   }
 }
 
-function signIn(): void {
+function signIn(onPurpose = false): void {
   current?.abort();
   forgetAll();
   fill(menu);
@@ -186,7 +186,7 @@ function signIn(): void {
       h("img", { src: `${ROOT}/icon.svg`, alt: "", width: 56, height: 56 }),
       h("h1", {}, "Felix console"),
       h("p", {}, "You see and change here exactly what your own roles allow."),
-      h("a", { class: "button primary wide", href: `/auth/login?return_to=${back}` }, "Sign in"),
+      h("a", { class: "button primary wide", href: `/auth/login?return_to=${back}${onPurpose ? "&prompt=login" : ""}` }, "Sign in"),
       h(
         "details",
         {},
@@ -209,7 +209,8 @@ export function start(): void {
   catchLinks();
   listen(namespace, toggleEditing);
   for (const event of ["popstate", "felix:navigate", "felix:navigate-again"]) addEventListener(event, () => void show());
-  addEventListener("felix:signed-out", signIn);
+  // Whoever signed out on purpose may make room for somebody else, though the provider still knows him.
+  addEventListener("felix:signed-out", (event) => signIn((event as CustomEvent<unknown>).detail === "on purpose"));
   void show();
 }
 

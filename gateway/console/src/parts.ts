@@ -61,6 +61,7 @@ function tableRow<T>(columns: readonly Column<T>[], row: T, href: string | null)
       : {
           tabindex: 0,
           class: "open",
+          "data-row": href,
           onclick: open,
           onkeydown: (event: KeyboardEvent) => {
             if (event.key === "Enter") open(event);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, Method};
+use axum::http::{Extensions, HeaderMap, HeaderName, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use felix_client::Client;
@@ -93,7 +93,14 @@ async fn person(parts: &Parts, app: &App) -> Result<Arc<Person>, Refusal> {
                 .ok_or_else(|| Refusal::signed_out("nobody is signed in here"))?,
         ),
     };
-    app.console.person(app, credential).await
+    let seen = seen(app, &parts.headers, &parts.extensions);
+    app.console.person(app, &seen, credential).await
+}
+
+fn seen(app: &App, headers: &HeaderMap, extensions: &Extensions) -> Seen {
+    let peer = extensions.get::<ConnectInfo<SocketAddr>>();
+    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0.ip());
+    Seen::read(headers, peer, app.door.trusted_proxies)
 }
 
 fn bearer(headers: &HeaderMap) -> Option<Secret> {
@@ -115,9 +122,7 @@ pub(super) async fn guard(State(app): State<App>, request: Request, next: Next) 
 
 fn may_change(app: &App, request: &Request) -> Result<(), Refusal> {
     let headers = request.headers();
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
-    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0.ip());
-    let seen = Seen::read(headers, peer, app.door.trusted_proxies);
+    let seen = seen(app, headers, request.extensions());
     let foreign = |refused| Refusal::forbidden("foreign_origin", refused);
     if request.method() == Method::GET {
         app.door.origins.check(headers, &seen).map_err(foreign)?;

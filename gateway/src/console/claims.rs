@@ -16,6 +16,9 @@ pub(super) struct Claims {
     pub(super) tenant: String,
     #[serde(rename = "aud", default)]
     pub(super) audience: String,
+    /// Good only from the machine that it was made on.
+    #[serde(rename = "loopback", default)]
+    pub(super) loopback_only: bool,
     #[serde(rename = "exp")]
     expires_at: Option<u64>,
     #[serde(default)]

@@ -8,6 +8,11 @@ pub(super) const CALLS: usize = 16;
 pub(super) const LIVES: usize = 8;
 /// People whose connections are kept. The one who was not here for the longest goes first.
 pub(super) const PEOPLE: usize = 256;
+/// Tokens that a broker is asked about at a time, of people who were not here lately: of all, and of one address. Whoever
+/// sends tokens that are none costs connections to brokers, and no more than these.
+pub(super) const STRANGERS: usize = 64;
+/// Of one address: several tabs that are opened at once fit.
+pub(super) const STRANGERS_PER_ADDRESS: usize = 8;
 /// A person who asked nothing for this long is forgotten, with his connections.
 pub(super) const IDLE: Duration = Duration::from_secs(300);
 /// What a call to brokers or the control plane may take before the page is told so.

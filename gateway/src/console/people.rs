@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -9,18 +10,22 @@ use felix_auth::Audience;
 use felix_client::{Client, TokenSource};
 use felix_controlplane_client::{Api, BadEndpoint, TokenSource as ApiToken};
 use felix_model::TenantId;
+use felix_process::Slots;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::claims::Claims;
-use super::limits::{CALL_TIMEOUT, CALLS, CONNECT_TIMEOUT, IDLE, LIVES, PEOPLE};
+use super::limits::{
+    CALL_TIMEOUT, CALLS, CONNECT_TIMEOUT, IDLE, LIVES, PEOPLE, STRANGERS, STRANGERS_PER_ADDRESS,
+};
 use super::refusal::Refusal;
+use crate::address::Seen;
 use crate::app::App;
 use crate::config::Config;
-use crate::identity::{Ask, Granted, Presented, Refused, Secret};
-use crate::sign_in::{Session, SessionId};
+use crate::identity::{Ask, Granted, Presented, Refused, Secret, now};
+use crate::sign_in::SessionId;
 
 /// How somebody is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +49,8 @@ pub(crate) struct Console {
     tenant: TenantId,
     api: Api,
     people: Mutex<BTreeMap<[u8; 32], Arc<Person>>>,
+    /// Tokens that a broker is asked about, by where they come from.
+    strangers: Arc<Slots<IpAddr>>,
 }
 
 /// Somebody.
@@ -82,6 +89,7 @@ impl Console {
             tenant,
             api,
             people: Mutex::default(),
+            strangers: Arc::default(),
         })
     }
 
@@ -99,44 +107,66 @@ impl Console {
     pub(super) async fn person(
         &self,
         app: &App,
+        seen: &Seen,
         credential: Credential,
     ) -> Result<Arc<Person>, Refusal> {
-        let session = match &credential {
-            Credential::Token(_) => None,
+        match credential {
+            Credential::Token(token) => self.of_token(app, seen, &token).await,
             Credential::Session(id) => {
-                let sessions = app.door.sign_in.sessions();
-                let found = sessions.find(id);
-                Some(found.ok_or_else(|| Refusal::signed_out("nobody is signed in here"))?)
+                let session = app.door.sign_in.sessions().find(&id);
+                let over = || Refusal::signed_out("nobody is signed in here");
+                let session = session.ok_or_else(over)?;
+                let key = key_of("session", &session.digest());
+                if let Some(person) = self.known(&key) {
+                    return Ok(person);
+                }
+                let person = of_session(app, &id, session.name().map(str::to_owned)).await?;
+                Ok(self.keep(key, Arc::new(person)))
             }
-        };
-        let key = key_of(&credential, session.as_deref());
+        }
+    }
+
+    /// Somebody who brings a token of ours. Brokers and control plane verify it with every request, so this gateway has
+    /// nothing of its own to give away; a place here is taken only once a broker has let the token in.
+    async fn of_token(
+        &self,
+        app: &App,
+        seen: &Seen,
+        token: &Secret,
+    ) -> Result<Arc<Person>, Refusal> {
+        self.may_come(&Claims::read(token.reveal())?, seen)?;
+        let key = key_of("token", &token.digest());
         if let Some(person) = self.known(&key) {
             return Ok(person);
         }
-        let person = match credential {
-            Credential::Token(token) => self.of_token(&token)?,
-            Credential::Session(id) => {
-                let name = session.and_then(|session| session.name().map(str::to_owned));
-                of_session(app, &id, name).await?
-            }
-        };
-        let person = Arc::new(person);
-        self.keep(key, Arc::clone(&person));
-        Ok(person)
+        let place = self
+            .strangers
+            .take(seen.ip, STRANGERS, STRANGERS_PER_ADDRESS);
+        let _place = place.ok_or_else(|| Refusal::too_many("new tokens", STRANGERS_PER_ADDRESS))?;
+        let person = Person::new(Via::Token, TokenSource::fixed(token.reveal()), None);
+        person.client(app, &app.config.namespace).await?;
+        Ok(self.keep(key, Arc::new(person)))
     }
 
-    /// Somebody who brings a token of ours. It is not verified here: brokers and control plane do that with every
-    /// request, and this gateway has nothing of its own to give away.
-    fn of_token(&self, token: &Secret) -> Result<Person, Refusal> {
-        let claims = Claims::read(token.reveal())?;
+    /// What can be seen of a token without its key. That it is good on this machine only is for this gateway to keep: a
+    /// broker beside it takes the gateway for the one who asks.
+    fn may_come(&self, claims: &Claims, seen: &Seen) -> Result<(), Refusal> {
         if claims.tenant != self.tenant.as_ref() {
             let message = format!("the token is not for tenant {}", self.tenant);
             return Err(Refusal::forbidden("forbidden", message));
         }
-        let source = TokenSource::fixed(token.reveal());
-        let of_api = claims.audience == Audience::ControlPlane.name();
-        let controlplane = of_api.then(|| source.clone());
-        Ok(Person::new(Via::Token, source, controlplane))
+        if claims.audience != Audience::Broker.name() {
+            let message = "the console takes a token for brokers (audience felix-broker)";
+            return Err(Refusal::forbidden("forbidden", message));
+        }
+        if claims.loopback_only && !seen.is_from_here {
+            let message = "this token is for development and is accepted from this host only";
+            return Err(Refusal::signed_out(message));
+        }
+        if claims.expires_at_ms().is_some_and(|at| at <= now().0) {
+            return Err(Refusal::signed_out("the token has run out"));
+        }
+        Ok(())
     }
 
     fn known(&self, key: &[u8; 32]) -> Option<Arc<Person>> {
@@ -150,20 +180,33 @@ impl Console {
         Some(Arc::clone(found))
     }
 
-    fn keep(&self, key: [u8; 32], person: Arc<Person>) {
+    /// Gives somebody a place, or the one he was given meanwhile. Where there is none left, whoever brings a token goes
+    /// before whoever signed in, and never takes his.
+    fn keep(&self, key: [u8; 32], person: Arc<Person>) -> Arc<Person> {
         let mut people = self.lock();
+        if let Some(other) = people.get(&key).filter(|one| !one.over.is_cancelled()) {
+            return Arc::clone(other);
+        }
         people.retain(|_, person| {
             let idle =
                 person.last_used().elapsed() > IDLE && person.lives.available_permits() == LIVES;
             !idle && !person.over.is_cancelled()
         });
         if people.len() >= PEOPLE {
-            let oldest = people.iter().min_by_key(|(_, person)| person.last_used());
-            if let Some(oldest) = oldest.map(|(key, _)| *key) {
-                people.remove(&oldest);
-            }
+            let oldest = |via| {
+                let among = people.iter().filter(|(_, one)| one.via == via);
+                let oldest = among.min_by_key(|(_, one)| one.last_used());
+                oldest.map(|(key, _)| *key)
+            };
+            let goes = oldest(Via::Token).or_else(|| match person.via {
+                Via::Session => oldest(Via::Session),
+                Via::Token => None,
+            });
+            let Some(goes) = goes else { return person };
+            people.remove(&goes);
         }
-        people.insert(key, person);
+        people.insert(key, Arc::clone(&person));
+        person
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<[u8; 32], Arc<Person>>> {
@@ -199,18 +242,10 @@ async fn of_session(app: &App, id: &SessionId, name: Option<String>) -> Result<P
     Ok(person)
 }
 
-fn key_of(credential: &Credential, session: Option<&Session>) -> [u8; 32] {
+fn key_of(kind: &str, what: &[u8; 32]) -> [u8; 32] {
     let mut digest = Sha256::new();
-    match (credential, session) {
-        (Credential::Token(token), _) => {
-            digest.update(b"token");
-            digest.update(token.digest());
-        }
-        (Credential::Session(_), session) => {
-            digest.update(b"session");
-            digest.update(session.map(Session::digest).unwrap_or_default());
-        }
-    }
+    digest.update(kind);
+    digest.update(what);
     digest.finalize().into()
 }
 
@@ -294,5 +329,75 @@ impl fmt::Debug for Person {
         f.debug_struct("Person")
             .field("via", &self.via)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn console() -> Console {
+        let tenant = "t".parse().unwrap();
+        Console::new(&Config::default(), tenant, None).unwrap()
+    }
+
+    fn comes(console: &Console, via: Via, number: usize) -> [u8; 32] {
+        let key = key_of("test", &Secret::new(format!("{via:?} {number}")).digest());
+        let person = Person::new(via, TokenSource::fixed("t"), None);
+        console.keep(key, Arc::new(person));
+        key
+    }
+
+    #[test]
+    fn whoever_brings_a_token_never_takes_the_place_of_whoever_signed_in() {
+        let console = console();
+        let signed_in: Vec<_> = (0..PEOPLE - 1)
+            .map(|number| comes(&console, Via::Session, number))
+            .collect();
+        let mut last = [0; 32];
+        for number in 0..2 * PEOPLE {
+            last = comes(&console, Via::Token, number);
+        }
+        assert!(signed_in.iter().all(|key| console.known(key).is_some()));
+        assert!(console.known(&last).is_some(), "the newest token is kept");
+        // One more who signs in takes the place of the token, and then there is none for tokens.
+        comes(&console, Via::Session, PEOPLE);
+        assert!(console.known(&last).is_none());
+        let stranger = comes(&console, Via::Token, 3 * PEOPLE);
+        assert!(console.known(&stranger).is_none());
+        assert_eq!(console.lock().len(), PEOPLE);
+    }
+
+    #[test]
+    fn a_token_for_this_machine_is_good_from_nowhere_else() {
+        let console = console();
+        let claims = |more: &str| -> Claims {
+            let text = format!(r#"{{"sub":"p","tid":"t","aud":"felix-broker"{more}}}"#);
+            serde_json::from_str(&text).unwrap()
+        };
+        let seen = |is_from_here| Seen {
+            ip: "127.0.0.1".parse().unwrap(),
+            secure: false,
+            host: None,
+            is_from_here,
+        };
+        let dev = claims(r#","loopback":true"#);
+        assert!(console.may_come(&dev, &seen(true)).is_ok());
+        let refused = console.may_come(&dev, &seen(false)).unwrap_err();
+        assert_eq!(refused.code(), "signed_out");
+        assert!(console.may_come(&claims(""), &seen(false)).is_ok());
+        assert!(
+            console
+                .may_come(&claims(r#","exp":1"#), &seen(true))
+                .is_err()
+        );
+        for other in [
+            r#"{"sub":"p","tid":"u","aud":"felix-broker"}"#,
+            r#"{"sub":"p","tid":"t","aud":"felix-controlplane"}"#,
+        ] {
+            let claims = serde_json::from_str(other).unwrap();
+            let refused = console.may_come(&claims, &seen(true)).unwrap_err();
+            assert_eq!(refused.code(), "forbidden");
+        }
     }
 }

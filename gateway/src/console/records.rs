@@ -1,5 +1,6 @@
 //! Records of a shard: pages that begin exactly where they were asked to, both ways.
 
+use std::collections::VecDeque;
 use std::time::SystemTime;
 
 use axum::Json;
@@ -150,6 +151,43 @@ impl Log<'_> {
         Ok((rows, at.min(until)))
     }
 
+    /// The last `most` rows of `from..until`, and how far was read; no more than they is held.
+    async fn last_rows(
+        &self,
+        from: u64,
+        until: u64,
+        most: u64,
+    ) -> Result<(VecDeque<Row>, u64), Refusal> {
+        let mut rows = VecDeque::new();
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let mut at = from;
+        for _ in 0..FETCHES {
+            if at >= until {
+                break;
+            }
+            let step = self.step(at, until).await?;
+            let surplus = step.records.len().saturating_sub(most);
+            for (record, publisher) in step.records.into_iter().skip(surplus) {
+                if rows.len() == most {
+                    rows.pop_front();
+                }
+                rows.push_back(Row::of_record(
+                    self.shard,
+                    &record,
+                    publisher,
+                    Extent::Preview,
+                ));
+            }
+            if step.next <= at {
+                // What is there ends here, and below the place that was asked for there is nothing more.
+                at = until;
+                break;
+            }
+            at = step.next;
+        }
+        Ok((rows, at.min(until)))
+    }
+
     /// Finds the offset of a place.
     pub(super) async fn place(&self, text: &str, shard: &Shard) -> Result<u64, Refusal> {
         let from = match place::parse(text, SystemTime::now())? {
@@ -243,32 +281,64 @@ async fn onwards(log: &Log<'_>, shard: &Shard, from: u64, count: u64) -> Result<
 }
 
 /// The last records below an offset. How far back they begin is not known where records were compacted away, so the
-/// window grows until it holds enough of them.
+/// window grows until it holds enough of them, and shrinks where it holds more bytes than one page may read.
 async fn below(log: &Log<'_>, shard: &Shard, before: u64, count: u64) -> Result<Page, Refusal> {
-    let mut span = count;
+    let mut window = Window::new(count);
     loop {
-        let from = before.saturating_sub(span).max(shard.start);
-        let (mut records, _) = log.rows(from, before, u64::MAX, Extent::Preview).await?;
-        let enough = records.len() as u64 >= count;
-        if !enough && from > shard.start && span < count.saturating_mul(256) {
-            span = span.saturating_mul(4);
+        let from = before.saturating_sub(window.span).max(shard.start);
+        let (records, reached) = log.last_rows(from, before, count).await?;
+        if reached < before && window.shrink() {
             continue;
         }
-        let surplus = records
-            .len()
-            .saturating_sub(usize::try_from(count).unwrap_or(usize::MAX));
-        records.drain(..surplus);
-        let first = records.first().and_then(|row| row.offset);
+        let enough = records.len() as u64 >= count;
+        if !enough && from > shard.start && window.grow() {
+            continue;
+        }
+        let first = records.front().and_then(|row| row.offset);
         let from = if enough { first.unwrap_or(from) } else { from };
         return Ok(Page {
             shard: log.shard,
             from,
             start: shard.start,
             end: shard.end,
-            records,
+            records: records.into(),
             next: Some(before).filter(|before| *before < shard.end),
             previous: Some(from).filter(|from| *from > shard.start),
         });
+    }
+}
+
+/// How many offsets below a place are looked at.
+#[derive(Debug)]
+struct Window {
+    span: u64,
+    most: u64,
+    shrunk: bool,
+}
+
+impl Window {
+    fn new(count: u64) -> Self {
+        Self {
+            span: count,
+            most: count.saturating_mul(256),
+            shrunk: false,
+        }
+    }
+
+    fn grow(&mut self) -> bool {
+        let may = !self.shrunk && self.span < self.most;
+        if may {
+            self.span = self.span.saturating_mul(4);
+        }
+        may
+    }
+
+    /// Where even one record is too much there is nothing smaller.
+    fn shrink(&mut self) -> bool {
+        let may = self.span > 1;
+        self.span = (self.span / 4).max(1);
+        self.shrunk = true;
+        may
     }
 }
 
@@ -319,6 +389,19 @@ mod tests {
             .collect();
         assert_eq!(offsets, (57..80).collect::<Vec<_>>());
         assert_eq!(step.next, 100);
+    }
+
+    #[test]
+    fn a_window_grows_until_it_holds_enough_and_once_it_held_too_much_it_only_shrinks() {
+        let mut window = Window::new(50);
+        let mut growths = 0;
+        while window.grow() {
+            growths += 1;
+        }
+        assert_eq!((growths, window.span), (4, 12_800));
+        assert!(window.shrink() && !window.grow());
+        while window.shrink() {}
+        assert_eq!(window.span, 1);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use felix_model::TimeMs;
 use serde::Deserialize;
 
+use super::now;
 use super::refused::Refused;
 use super::secret::Secret;
 use crate::sign_in::Session;
@@ -16,6 +17,12 @@ use crate::sign_in::Session;
 pub(super) enum Credential {
     Held(Secret),
     Session(Arc<Session>),
+    /// A newer token of a page that came in by a sign-in here. What it may is in the token; it ends with the sign-in all
+    /// the same, because whoever signs out means every socket of his browser.
+    Renewed {
+        token: Secret,
+        session: Arc<Session>,
+    },
 }
 
 impl Credential {
@@ -23,13 +30,27 @@ impl Credential {
     pub(super) async fn token(&self) -> Result<Secret, Refused> {
         match self {
             Self::Held(token) => Ok(token.clone()),
+            // What the page brought has run out; the sign-in here may still stand.
+            Self::Renewed { token, session } if expiry(token) <= now() => session.id_token().await,
+            Self::Renewed { token, .. } => Ok(token.clone()),
             Self::Session(session) => session.id_token().await,
+        }
+    }
+
+    /// What stands in its place once the page has brought a newer token.
+    pub(super) fn renewed_with(&self, token: Secret) -> Self {
+        match self {
+            Self::Held(_) => Self::Held(token),
+            Self::Session(session) | Self::Renewed { session, .. } => Self::Renewed {
+                token,
+                session: Arc::clone(session),
+            },
         }
     }
 
     pub(super) fn digest(&self) -> [u8; 32] {
         match self {
-            Self::Held(token) => token.digest(),
+            Self::Held(token) | Self::Renewed { token, .. } => token.digest(),
             Self::Session(session) => session.digest(),
         }
     }
@@ -37,7 +58,7 @@ impl Credential {
     /// When it runs out, as it says itself.
     pub(super) fn until(&self) -> TimeMs {
         match self {
-            Self::Held(token) => expiry(token),
+            Self::Held(token) | Self::Renewed { token, .. } => expiry(token),
             Self::Session(session) => session.until(),
         }
     }
@@ -46,7 +67,7 @@ impl Credential {
     pub(super) async fn over(&self) {
         match self {
             Self::Held(_) => std::future::pending().await,
-            Self::Session(session) => session.over().await,
+            Self::Session(session) | Self::Renewed { session, .. } => session.over().await,
         }
     }
 }

@@ -138,7 +138,7 @@ impl Membership {
         let (old, key) = {
             let mut state = self.state();
             let key = self.key(&state);
-            state.credential = Credential::Held(token);
+            state.credential = state.credential.renewed_with(token);
             (replace(&mut state, issued, true), key)
         };
         self.shared.reuse.forget(&key);

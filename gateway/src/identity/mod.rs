@@ -54,15 +54,6 @@ pub(crate) enum Presented {
     Session(SessionId),
 }
 
-/// How sessions reach brokers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UpstreamShape {
-    /// Each with connections of its own.
-    PerSession,
-    /// All over this many connections of the gateway.
-    Shared { connections: usize },
-}
-
 /// What identity needs to know.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -74,14 +65,8 @@ pub(crate) struct Settings {
     pub(crate) client_id: String,
     /// Trusted for the provider beside the machine's own.
     pub(crate) provider_roots: Vec<CertificateDer<'static>>,
-    pub(crate) shared: Option<SharedSettings>,
-}
-
-/// The gateway's own identity, for shared connections.
-#[derive(Clone, Debug)]
-pub(crate) struct SharedSettings {
-    pub(crate) credential: PathBuf,
-    pub(crate) connections: usize,
+    /// The gateway's own token of the provider, where connections to brokers are shared.
+    pub(crate) credential: Option<PathBuf>,
 }
 
 /// Lets people in.
@@ -90,7 +75,6 @@ pub(crate) struct Identity {
     judge: Judge,
     sessions: Arc<Sessions>,
     shared: Shared,
-    shape: UpstreamShape,
 }
 
 /// Somebody who was let in. What it holds ends when it is dropped.
@@ -112,15 +96,9 @@ impl Identity {
     pub(crate) fn new(settings: Settings, sessions: Arc<Sessions>) -> Result<Self, BadEndpoint> {
         let roots = settings.controlplane_roots.as_deref();
         let exchanger = Exchanger::new(&settings.controlplane_url, settings.tenant, roots)?;
-        let shape = settings
-            .shared
-            .as_ref()
-            .map_or(UpstreamShape::PerSession, |own| UpstreamShape::Shared {
-                connections: own.connections,
-            });
         let actor = settings
-            .shared
-            .map(|own| Actor::new(exchanger.clone(), own.credential));
+            .credential
+            .map(|credential| Actor::new(exchanger.clone(), credential));
         let desk = Arc::new(Desk::new(exchanger, actor));
         Ok(Self {
             judge: Judge::new(
@@ -134,7 +112,6 @@ impl Identity {
                 desk,
                 reuse: Arc::default(),
             },
-            shape,
         })
     }
 
@@ -163,11 +140,6 @@ impl Identity {
             credential,
             issued,
         )))
-    }
-
-    /// How sessions reach brokers.
-    pub(crate) const fn upstream_shape(&self) -> UpstreamShape {
-        self.shape
     }
 
     /// Tokens for opening shared connections: good for that and for nothing else. `None` where none are shared.

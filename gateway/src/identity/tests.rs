@@ -7,6 +7,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::*;
+use crate::sign_in;
 use crate::stub::controlplane::{self, ControlPlane};
 use crate::stub::provider::{self, CLIENT, Provider};
 
@@ -17,6 +18,7 @@ struct Bench {
     provider: provider::Running,
     plane: controlplane::Running,
     identity: Identity,
+    sessions: Arc<Sessions>,
 }
 
 impl Bench {
@@ -24,7 +26,7 @@ impl Bench {
         Self::with(manners, None).await
     }
 
-    async fn with(manners: controlplane::Manners, shared: Option<SharedSettings>) -> Self {
+    async fn with(manners: controlplane::Manners, credential: Option<PathBuf>) -> Self {
         let provider = Provider::start(provider::Manners::default()).await;
         let plane = ControlPlane::start(manners).await;
         let settings = Settings {
@@ -34,13 +36,15 @@ impl Bench {
             issuer: provider.served.url(),
             client_id: CLIENT.into(),
             provider_roots: Vec::new(),
-            shared,
+            credential,
         };
-        let identity = Identity::new(settings, Arc::default()).unwrap();
+        let sessions = Arc::<Sessions>::default();
+        let identity = Identity::new(settings, Arc::clone(&sessions)).unwrap();
         Self {
             provider,
             plane,
             identity,
+            sessions,
         }
     }
 
@@ -372,6 +376,29 @@ async fn a_page_renews_its_sign_in_in_the_session_as_the_same_person_and_as_nobo
 }
 
 #[tokio::test]
+async fn signing_out_ends_a_session_of_that_sign_in_that_went_on_with_a_newer_token() {
+    let bench = Bench::new(controlplane::Manners::default()).await;
+    let id = sign_in::opened(
+        &bench.sessions,
+        &bench.provider.served.url(),
+        "ann",
+        bench.token("ann"),
+    );
+    let presented = Presented::Session(id.clone());
+    let granted = bench.identity.admit(presented, ask()).await.unwrap();
+    let held = granted.tokens.token().await.unwrap();
+    granted
+        .renew_with(&bench.identity, bench.token("ann"))
+        .await
+        .unwrap();
+    assert_ne!(granted.tokens.token().await.unwrap(), held);
+    assert_eq!(*granted.ended().borrow(), None);
+    bench.sessions.end(&id);
+    assert_eq!(ended(&granted).await, Ended::SignedOut);
+    bench.nothing_is_left().await;
+}
+
+#[tokio::test]
 async fn an_expired_token_is_refused_once_and_a_new_one_is_let_in() {
     let bench = Bench::new(controlplane::Manners::default()).await;
     let expired = bench
@@ -384,23 +411,16 @@ async fn an_expired_token_is_refused_once_and_a_new_one_is_let_in() {
     assert!(bench.admit(&bench.token("ann")).await.is_ok());
 }
 
-fn acting(directory: &tempfile::TempDir) -> SharedSettings {
+fn acting(directory: &tempfile::TempDir) -> PathBuf {
     let credential = directory.path().join("credential");
     std::fs::write(&credential, "the gateway\n").unwrap();
-    SharedSettings {
-        credential,
-        connections: 4,
-    }
+    credential
 }
 
 #[tokio::test]
 async fn over_shared_connections_everybody_acts_through_a_token_made_for_the_gateway() {
     let directory = tempfile::tempdir().unwrap();
     let bench = Bench::with(Default::default(), Some(acting(&directory))).await;
-    assert_eq!(
-        bench.identity.upstream_shape(),
-        UpstreamShape::Shared { connections: 4 }
-    );
     let granted = bench.admit(&bench.token("ann")).await.unwrap();
     assert_eq!(&*granted.principal, "ann through a gateway");
     let exchanges = bench.plane.plane.asked("exchange");

@@ -106,6 +106,16 @@ impl Buckets {
         }
     }
 
+    /// Takes one, or says how long until there is one.
+    pub(crate) fn take_one(&mut self, now: Duration) -> Result<(), Duration> {
+        let wait = self.wait(now, 0);
+        if !wait.is_zero() {
+            return Err(wait);
+        }
+        self.take(0);
+        Ok(())
+    }
+
     fn is_full(&mut self, now: Duration) -> bool {
         [&mut self.writes, &mut self.bytes]
             .into_iter()

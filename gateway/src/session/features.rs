@@ -32,10 +32,12 @@ pub(crate) enum Feature {
     Principal = 1 << 12,
     /// Offsets by time.
     Time = 1 << 13,
+    /// Publishes that a page may repeat.
+    IdempotentPublish = 1 << 14,
 }
 
 /// Every feature under its name.
-pub(crate) const NAMES: [(&str, Feature); 14] = [
+pub(crate) const NAMES: [(&str, Feature); 15] = [
     ("rate_limited", Feature::RateLimited),
     ("binary", Feature::Binary),
     ("resume", Feature::Resume),
@@ -50,6 +52,7 @@ pub(crate) const NAMES: [(&str, Feature); 14] = [
     ("cache_versions", Feature::CacheVersions),
     ("principal", Feature::Principal),
     ("time", Feature::Time),
+    ("idempotent_publish", Feature::IdempotentPublish),
 ];
 
 /// The features a session has.
@@ -58,8 +61,8 @@ pub(crate) struct Features(u16);
 
 impl Features {
     /// Those that are known, and their names in the order asked, each once. Two layouts of binary events exclude each
-    /// other: `binary` goes first.
-    pub(crate) fn agree(asked: &[String]) -> (Self, Vec<&'static str>) {
+    /// other: `binary` goes first. Publishes can be repeated only by a page that has a name (`is_named`).
+    pub(crate) fn agree(asked: &[String], is_named: bool) -> (Self, Vec<&'static str>) {
         let (mut features, mut names) = (Self::default(), Vec::new());
         let wants_binary = asked.iter().any(|name| name == "binary");
         for name in asked {
@@ -67,7 +70,8 @@ impl Features {
             let Some((name, feature)) = known else {
                 continue;
             };
-            let excluded = wants_binary && *feature == Feature::BinaryEvents;
+            let excluded = (*feature == Feature::BinaryEvents && wants_binary)
+                || (*feature == Feature::IdempotentPublish && !is_named);
             if !features.has(*feature) && !excluded {
                 features.0 |= *feature as u16;
                 names.push(*name);
@@ -88,7 +92,7 @@ mod tests {
     #[test]
     fn the_known_ones_are_agreed_on_in_the_order_asked() {
         let asked = ["read", "telepathy", "rate_limited", "read"].map(String::from);
-        let (features, names) = Features::agree(&asked);
+        let (features, names) = Features::agree(&asked, true);
         assert_eq!(names, ["read", "rate_limited"]);
         assert!(features.has(Feature::Read) && !features.has(Feature::Binary));
     }
@@ -96,8 +100,18 @@ mod tests {
     #[test]
     fn there_is_one_layout_of_binary_events() {
         let both = ["binary_events", "binary"].map(String::from);
-        assert_eq!(Features::agree(&both).1, ["binary"]);
+        assert_eq!(Features::agree(&both, true).1, ["binary"]);
         let one = ["binary_events"].map(String::from);
-        assert_eq!(Features::agree(&one).1, ["binary_events"]);
+        assert_eq!(Features::agree(&one, true).1, ["binary_events"]);
+    }
+
+    #[test]
+    fn a_page_without_a_name_cannot_repeat_what_it_publishes() {
+        let asked = ["idempotent_publish", "read"].map(String::from);
+        assert_eq!(Features::agree(&asked, false).1, ["read"]);
+        assert_eq!(
+            Features::agree(&asked, true).1,
+            ["idempotent_publish", "read"]
+        );
     }
 }

@@ -10,6 +10,9 @@ pub(super) struct PublishText {
     pub(super) payload: String,
     pub(super) ack: bool,
     pub(super) id: u64,
+    /// With `idempotent_publish`.
+    #[serde(default)]
+    pub(super) seq: Option<u64>,
 }
 
 #[derive(Deserialize)]

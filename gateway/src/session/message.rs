@@ -20,6 +20,8 @@ pub(crate) struct Join {
     pub(crate) token: Option<String>,
     pub(crate) scope: String,
     pub(crate) namespace: Option<String>,
+    /// The page's name for itself, for `idempotent_publish`.
+    pub(crate) session: Option<String>,
 }
 
 /// A message after the first one.
@@ -135,6 +137,8 @@ pub(crate) struct Publish {
     pub(crate) payload: Bytes,
     pub(crate) ack: bool,
     pub(crate) id: u64,
+    /// Its number among those of its page, if it may be repeated.
+    pub(crate) seq: Option<u64>,
 }
 
 /// How a publish names its stream.
@@ -188,6 +192,9 @@ const BINARY_PUBLISH: u8 = 2;
 /// Flag of a binary publish: an ack is wanted.
 const WANTS_ACK: u16 = 1;
 
+/// Flag of a binary publish: it has a number.
+const HAS_SEQ: u16 = 2;
+
 impl Join {
     /// Reads a first message; `field` is the key of the scope's value.
     ///
@@ -234,7 +241,18 @@ impl Join {
             token: word("token")?,
             scope,
             namespace: word("namespace")?,
+            session: page_name(word("session")?, field)?,
         })
+    }
+}
+
+/// The name that a page gives itself. Where that key is the scope's own, pages have no name.
+fn page_name(name: Option<String>, field: &str) -> Result<Option<String>, Fault> {
+    match name.filter(|_| field != "session") {
+        Some(name) if !crate::scope::is_plain(&name) => Err(Fault::bad_request(
+            "`session` must be 1 to 64 of A-Z a-z 0-9 _ -",
+        )),
+        name => Ok(name),
     }
 }
 
@@ -269,6 +287,7 @@ impl Message {
                     payload: payload(&written.payload)?,
                     ack: written.ack,
                     id: written.id,
+                    seq: written.seq,
                 }))
             }
             "counter_add" => {
@@ -423,7 +442,8 @@ impl Message {
         let flags = head.get_u16_le();
         let stream = head.get_u32_le();
         let id = head.get_u64_le();
-        if flags & !WANTS_ACK != 0 {
+        let seq = head.get_u64_le();
+        if flags & !(WANTS_ACK | HAS_SEQ) != 0 {
             let message = format!("a publish has no flags {flags:#06x}");
             return Err(Fault::bad_request(message).id(Some(id)));
         }
@@ -432,6 +452,7 @@ impl Message {
             payload: frame,
             ack: flags & WANTS_ACK != 0,
             id,
+            seq: (flags & HAS_SEQ != 0).then_some(seq),
         }))
     }
 }

@@ -40,6 +40,21 @@ fn a_publish_is_read_in_both_forms() {
 }
 
 #[test]
+fn a_publish_has_a_number_in_both_forms_only_when_it_says_so() {
+    let seq = |read: Result<Message, Fault>| match read.unwrap() {
+        Message::Publish(publish) => publish.seq,
+        other => panic!("{other:?}"),
+    };
+    let text = r#"{"type":"publish","stream":"edits","payload":"","ack":true,"id":1,"seq":9}"#;
+    assert_eq!(seq(Message::read(text)), Some(9));
+    let mut frame = binary(3, b"hi");
+    frame[16] = 9;
+    assert_eq!(seq(Message::read_binary(frame.clone().freeze())), Some(9));
+    frame[2] = 1;
+    assert_eq!(seq(Message::read_binary(frame.freeze())), None);
+}
+
+#[test]
 fn what_cannot_be_read_is_a_bad_request_with_its_id() {
     assert_eq!(code("{"), (Code::BadRequest, None));
     assert_eq!(code("[]"), (Code::BadRequest, None));
@@ -98,7 +113,16 @@ fn a_join_says_which_protocol_scope_and_features() {
         (join.scope.as_str(), join.features),
         ("b-1", vec!["binary".to_owned()])
     );
+    let named = |text, field| Join::read(text, field).map(|join| join.session);
+    let text = r#"{"type":"join","board":"b","session":"tab-1"}"#;
+    assert_eq!(named(text, "board").unwrap().as_deref(), Some("tab-1"));
+    let text = r#"{"type":"join","session":"b"}"#;
+    assert_eq!(named(text, "session").unwrap(), None);
     let fault = |text| Join::read(text, "board").unwrap_err().code;
+    assert_eq!(
+        fault(r#"{"type":"join","board":"b","session":"a b"}"#),
+        Code::BadRequest
+    );
     assert_eq!(
         fault(r#"{"type":"join","board":"b","protocol":2}"#),
         Code::Unsupported

@@ -6,6 +6,7 @@ pub(crate) mod fault;
 pub(crate) mod features;
 mod fields;
 pub(crate) mod message;
+pub(crate) mod once;
 mod state;
 pub(crate) mod writes;
 

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::effect::{
-    Ask, Effect, Rights, Shape, Subscribe, allowed, fits, plain_key, tell, unsupported,
-};
+use super::effect::{Ask, Effect, Rights, Shape, allowed, fits, plain_key, tell, unsupported};
 use super::fault::{Code, Fault};
 use super::features::{Feature, Features};
-use super::message::{Message, Named, Publish, Wanted};
+use super::message::{Message, Named, Publish};
+use super::once::Page;
 use super::writes::{Write, Writes};
-use crate::limits::{ASKS_WAITING_MAX, READS_WAITING_MAX, SUBSCRIPTIONS_MAX};
-use crate::scope::buckets::{Buckets, Over, People};
-use crate::scope::{Resource, Scope, is_plain};
+use crate::limits::{ASKS_WAITING_MAX, BEGINS_BURST, BEGINS_PER_SECOND, READS_WAITING_MAX};
+use crate::scope::buckets::{Buckets, Over, People, Rate, Rates};
+use crate::scope::{Resource, Scope};
+
+mod beginning;
 
 /// A browser that has joined.
 #[derive(Debug)]
@@ -23,13 +24,19 @@ pub(crate) struct Session {
     pub(crate) principal: Arc<str>,
     pub(crate) rights: Rights,
     pub(crate) writes: Writes,
+    /// Set when the page may repeat what it publishes.
+    page: Option<Page>,
     buckets: Buckets,
     /// Made when an alias with a limit of its own is first written to.
     alias_buckets: BTreeMap<(Kind, usize), Buckets>,
     /// Subscriptions in slots, by the number they were given.
     slots: BTreeMap<(usize, String), u32>,
+    /// What is left of the subscriptions, watches and renewals that may be begun.
+    begins: Buckets,
     asks: usize,
     reads: usize,
+    /// A newer sign-in is being judged.
+    refreshing: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,15 +48,26 @@ enum Kind {
 
 type Heard = Result<Option<Effect>, Effect>;
 
+/// How often something may be begun at the brokers or the control plane that is not a write.
+const BEGINS: Rates = Rates {
+    writes: Some(Rate {
+        per_second: BEGINS_PER_SECOND,
+        burst: BEGINS_BURST,
+    }),
+    bytes: None,
+};
+
 impl Session {
     pub(crate) fn new(
         scope: Arc<Scope>,
         features: Features,
         principal: Arc<str>,
         rights: Rights,
+        page: Option<Page>,
         now: Duration,
     ) -> Self {
         Self {
+            page,
             buckets: Buckets::new(scope.limits.session, now),
             scope,
             features,
@@ -58,8 +76,10 @@ impl Session {
             writes: Writes::default(),
             alias_buckets: BTreeMap::new(),
             slots: BTreeMap::new(),
+            begins: Buckets::new(BEGINS, now),
             asks: 0,
             reads: 0,
+            refreshing: false,
         }
     }
 
@@ -86,6 +106,11 @@ impl Session {
         }
     }
 
+    /// A newer sign-in was judged.
+    pub(crate) fn refreshed(&mut self) {
+        self.refreshing = false;
+    }
+
     /// Takes in a message. Writes go into the queue; all else is told.
     pub(crate) fn hear(
         &mut self,
@@ -98,7 +123,7 @@ impl Session {
             Err(fault) => return vec![Effect::Tell(fault)],
         };
         if let Message::SubscribeMany { wanted } = message {
-            return self.subscribe_many(wanted);
+            return self.subscribe_many(wanted, now);
         }
         match self.judge(message, now, people) {
             Ok(effect) => effect.into_iter().collect(),
@@ -108,7 +133,7 @@ impl Session {
 
     fn judge(&mut self, message: Message, now: Duration, people: &People) -> Heard {
         match message {
-            Message::Subscribe { wanted } => self.subscribe(wanted).map(Some),
+            Message::Subscribe { wanted } => self.subscribe(wanted, now).map(Some),
             Message::SubscribeMany { .. } => Ok(None),
             Message::Publish(publish) => self.publish(publish, now, people),
             Message::CounterAdd {
@@ -208,9 +233,9 @@ impl Session {
             }
             Message::CacheWatch { cache: alias } => {
                 let cache = self.cache(&alias, "watch", |rights| &rights.watch);
-                Ok(Some(Effect::Watch(
-                    cache.map_err(|fault| tell(fault.cache(&alias)))?,
-                )))
+                let cache = cache.map_err(|fault| tell(fault.cache(&alias)))?;
+                self.begin(now, Fault::new(Code::WatchFailed, "").cache(&alias))?;
+                Ok(Some(Effect::Watch(cache)))
             }
             Message::StateGet {
                 stream,
@@ -283,6 +308,12 @@ impl Session {
             Message::Throttle { bits_per_second } => self.throttle(bits_per_second),
             Message::Refresh { token } => {
                 self.needs(Feature::Refresh, "refresh", None)?;
+                if self.refreshing {
+                    let message = "a newer sign-in is being judged already";
+                    return Err(tell(Fault::bad_request(message)));
+                }
+                self.begin(now, Fault::new(Code::Unavailable, ""))?;
+                self.refreshing = true;
                 Ok(Some(Effect::Refresh(token)))
             }
             Message::SignOut => {
@@ -292,67 +323,13 @@ impl Session {
         }
     }
 
-    fn subscribe_many(&mut self, wanted: Vec<Wanted>) -> Vec<Effect> {
-        if let Err(refusal) = self.needs(Feature::Resume, "subscribe with several streams", None) {
-            return vec![refusal];
-        }
-        let begin = |wanted| self.subscribe(wanted).unwrap_or_else(|refusal| refusal);
-        wanted.into_iter().map(begin).collect()
-    }
-
-    fn subscribe(&mut self, wanted: Wanted) -> Result<Effect, Effect> {
-        let marked = |mut fault: Fault| {
-            fault.stream = Some(wanted.stream.clone());
-            fault.slot = wanted.slot.clone();
-            fault.shard = wanted.shard;
-            tell(fault)
-        };
-        let stream = self.stream(&wanted.stream, "subscribe", |rights| &rights.subscribe);
-        let stream = stream.map_err(marked)?;
-        self.shard_named(wanted.shard).map_err(marked)?;
-        let default = u32::try_from(stream).unwrap_or(u32::MAX);
-        let sub = match &wanted.slot {
-            None => default,
-            Some(_) if !self.features.has(Feature::Slots) => {
-                return Err(marked(unsupported("`slot`")));
-            }
-            Some(slot) if !is_plain(slot) => {
-                let fault = Fault::bad_request("`slot` must be 1 to 64 of A-Z a-z 0-9 _ -");
-                return Err(marked(fault));
-            }
-            Some(slot) => self.slot(stream, slot).map_err(marked)?,
-        };
-        Ok(Effect::Subscribe(Subscribe {
-            stream,
-            slot: wanted.slot,
-            shard: wanted.shard,
-            from: wanted.from,
-            sub,
-        }))
-    }
-
-    /// The number of a slot's subscription, behind those of the streams.
-    fn slot(&mut self, stream: usize, slot: &str) -> Result<u32, Fault> {
-        let key = (stream, slot.to_owned());
-        if let Some(sub) = self.slots.get(&key) {
-            return Ok(*sub);
-        }
-        let taken = self.scope.streams.len() + self.slots.len();
-        if taken >= SUBSCRIPTIONS_MAX.max(self.scope.streams.len()) {
-            let message = format!("there may be {SUBSCRIPTIONS_MAX} subscriptions at a time");
-            return Err(Fault::new(Code::SubscribeFailed, message));
-        }
-        let sub = u32::try_from(taken).unwrap_or(u32::MAX);
-        self.slots.insert(key, sub);
-        Ok(sub)
-    }
-
     fn publish(&mut self, publish: Publish, now: Duration, people: &People) -> Heard {
         let Publish {
             stream,
             payload,
             ack,
             id,
+            seq,
         } = publish;
         let place = match &stream {
             Named::Alias(alias) => self.stream(alias, "publish", |rights| &rights.publish),
@@ -375,6 +352,7 @@ impl Session {
             payload,
             ack,
             id,
+            once: self.page.zip(seq).map(|(page, seq)| page.once(seq)),
         });
         Ok(None)
     }
@@ -504,7 +482,7 @@ impl Session {
 
     fn over(&self, over: Over, mut fault: Fault) -> Fault {
         fault.message = format!(
-            "too many writes; the next may come in {} ms",
+            "too much at once; the next may come in {} ms",
             over.wait.as_millis()
         );
         if self.features.has(Feature::RateLimited) {

@@ -46,14 +46,22 @@ impl Talk {
             add: vec![true],
         };
         let people = People::new(&scope.limits);
-        let features = Features::agree(&features).0;
-        let session = Session::new(scope, features, "ann".into(), rights, Duration::ZERO);
+        let features = Features::agree(&features, true).0;
+        let page = features
+            .has(Feature::IdempotentPublish)
+            .then(|| Page::new("ann", "tab"));
+        let who = "ann".into();
+        let session = Session::new(scope, features, who, rights, page, Duration::ZERO);
         Self { session, people }
     }
 
     fn say(&mut self, text: &str) -> Vec<Effect> {
         self.session
             .hear(Message::read(text), Duration::ZERO, &self.people)
+    }
+
+    fn say_at(&mut self, text: &str, now: Duration) -> Vec<Effect> {
+        self.session.hear(Message::read(text), now, &self.people)
     }
 
     fn fault(&mut self, text: &str) -> Fault {
@@ -66,6 +74,67 @@ impl Talk {
 
 fn publish(id: u64) -> String {
     format!(r#"{{"type":"publish","stream":"edits","payload":"aGk=","ack":false,"id":{id}}}"#)
+}
+
+#[test]
+fn what_is_begun_over_and_over_is_refused_and_may_be_begun_again_later() {
+    for (features, text, code) in [
+        (
+            &[][..],
+            r#"{"type":"subscribe","stream":"edits","from":"live"}"#,
+            Code::SubscribeFailed,
+        ),
+        (
+            &["rate_limited"],
+            r#"{"type":"subscribe","stream":"edits","from":0}"#,
+            Code::RateLimited,
+        ),
+        (
+            &[],
+            r#"{"type":"cache_watch","cache":"presence"}"#,
+            Code::WatchFailed,
+        ),
+    ] {
+        let mut talk = Talk::with(features);
+        for _ in 0..BEGINS_BURST {
+            let effects = talk.say(text);
+            assert!(
+                matches!(effects[..], [Effect::Subscribe(_) | Effect::Watch(_)]),
+                "{effects:?}"
+            );
+        }
+        let fault = talk.fault(text);
+        assert_eq!(fault.code, code);
+        assert_eq!(fault.retry_after_ms.is_some(), code == Code::RateLimited);
+        assert!(fault.stream.is_some() != fault.cache.is_some());
+        let later = talk.say_at(text, Duration::from_secs(1));
+        assert!(!matches!(later[..], [Effect::Limited(..)]), "{later:?}");
+    }
+}
+
+#[test]
+fn a_publish_that_may_be_repeated_goes_alone_and_one_without_the_feature_has_no_number() {
+    let text = r#"{"type":"publish","stream":"edits","payload":"","ack":true,"id":1,"seq":4}"#;
+    for (features, repeats) in [(&["idempotent_publish"][..], true), (&[], false)] {
+        let mut talk = Talk::with(features);
+        assert!(talk.say(text).is_empty() && talk.say(text).is_empty());
+        let Some(Write::Publish { once, .. }) = talk.session.writes.next() else {
+            panic!("a publish");
+        };
+        assert_eq!(once.is_some(), repeats);
+        assert_eq!(once, repeats.then(|| Page::new("ann", "tab").once(4)));
+        assert_eq!(talk.session.writes.next().is_none(), repeats);
+    }
+}
+
+#[test]
+fn one_newer_sign_in_is_judged_at_a_time() {
+    let mut talk = Talk::with(&["refresh"]);
+    let text = r#"{"type":"refresh","token":"t"}"#;
+    assert!(matches!(talk.say(text)[..], [Effect::Refresh(_)]));
+    assert_eq!(talk.fault(text).code, Code::BadRequest);
+    talk.session.refreshed();
+    assert!(matches!(talk.say(text)[..], [Effect::Refresh(_)]));
 }
 
 #[test]

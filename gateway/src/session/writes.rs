@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::message::Condition;
+use super::once::Once;
 use crate::limits::WRITES_WAITING_MAX;
 
 /// Something to be written, by the resource's place in the scope file.
@@ -16,6 +17,8 @@ pub(crate) enum Write {
         payload: Bytes,
         ack: bool,
         id: u64,
+        /// Set when it may come again and is to land once.
+        once: Option<Once>,
     },
     Add {
         counter: usize,
@@ -75,8 +78,12 @@ impl Writes {
     /// The next write that may begin now.
     pub(crate) fn next(&mut self) -> Option<Write> {
         let lane = match self.waiting.front()? {
-            Write::Publish { stream, .. } => Some(*stream),
-            Write::Add { .. }
+            Write::Publish {
+                stream, once: None, ..
+            } => Some(*stream),
+            // What is repeated until it is answered could overtake, so it goes alone.
+            Write::Publish { once: Some(_), .. }
+            | Write::Add { .. }
             | Write::Put { .. }
             | Write::Delete { .. }
             | Write::PutIf { .. }
@@ -107,6 +114,7 @@ mod tests {
             payload: Bytes::new(),
             ack: true,
             id,
+            once: None,
         }
     }
 

@@ -72,7 +72,7 @@ impl SignIn {
     clippy::result_large_err,
     reason = "a refusal is an answer, made once and handed on"
 )]
-fn secret_field(request: &Parts, name: &str) -> Result<Option<Secret>, Response> {
+pub(super) fn secret_field(request: &Parts, name: &str) -> Result<Option<Secret>, Response> {
     let value = field(request, name)?;
     match value {
         Some(value) if value.is_empty() || value.len() > ANSWER_BYTES_MAX => Err(answer(

@@ -1,6 +1,6 @@
-//! The two cookies: one for a login under way, one for a sign-in.
+//! The cookies: one for a login under way, one for a sign-in, one for a sign-out that goes on at the provider.
 //!
-//! Both carry the `__Host-` prefix, so no other host and no path can set or receive them, and `Secure`: browsers treat
+//! All carry the `__Host-` prefix, so no other host and no path can set or receive them, and `Secure`: browsers treat
 //! `http` on loopback as secure for this, and a gateway that is reached by plain http from elsewhere signs nobody in.
 
 use axum::http::HeaderMap;
@@ -14,6 +14,8 @@ use crate::identity::Secret;
 pub(super) const SESSION: &str = "__Host-felix_session";
 /// Binds logins under way to a browser.
 pub(super) const LOGIN: &str = "__Host-felix_login";
+/// Binds a sign-out under way to a browser.
+pub(super) const LOGOUT: &str = "__Host-felix_logout";
 
 /// Characters of 256 bits in base64url.
 const TEXT_LENGTH: usize = 43;

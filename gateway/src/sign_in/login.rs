@@ -22,14 +22,10 @@ pub(super) async fn login(State(sign_in): State<Arc<SignIn>>, request: Parts) ->
 
 impl SignIn {
     async fn begin(&self, request: &Parts) -> Result<Response, Response> {
-        let back = field(request, "return_to")?.unwrap_or_else(|| "/".into());
-        let Some(back) = return_to::path(&back).map(str::to_owned) else {
-            let message = "`return_to` must be a path on this site, like /board/7\n";
-            return Err(answer(StatusCode::BAD_REQUEST, message));
-        };
+        let back = return_to::of(request)?;
         let prompt = prompt(field(request, "prompt")?.as_deref())?;
         let seen = self.seen(request);
-        let redirect_uri = self.redirect_uri(&seen)?;
+        let redirect_uri = self.own_url(&seen, "/auth/callback")?;
         let asked = self.provider.ask(&redirect_uri, prompt).await;
         let asked = asked.map_err(|failed| refusal(&failed))?;
         // Two tabs that sign in at the same time share the cookie, so that neither ends the other's login.
@@ -49,13 +45,13 @@ impl SignIn {
         Ok(go(&asked.url, &[cookie]))
     }
 
-    /// The one address that the provider may send browsers back to. What a request says of itself is enough only on the
+    /// An address that the provider may send browsers back to. What a request says of itself is enough only on the
     /// machine itself, where nobody else can have said it.
     #[expect(
         clippy::result_large_err,
         reason = "a refusal is an answer, made once and handed on"
     )]
-    fn redirect_uri(&self, seen: &Seen) -> Result<String, Response> {
+    pub(super) fn own_url(&self, seen: &Seen, path: &str) -> Result<String, Response> {
         let unusable = |message: &str| Err(answer(StatusCode::SERVICE_UNAVAILABLE, message));
         if !self.origins.is_configured() && !seen.is_loopback() {
             return unusable("signing in here needs `public_url` in the gateway's configuration\n");
@@ -66,7 +62,7 @@ impl SignIn {
         if own.starts_with("http://") && !seen.is_loopback() {
             return unusable("signing in here needs https: browsers keep the cookie on no other\n");
         }
-        Ok(format!("{own}/auth/callback"))
+        Ok(format!("{own}{path}"))
     }
 }
 

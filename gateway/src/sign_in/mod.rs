@@ -1,11 +1,13 @@
 //! Signing in at the gateway itself, for pages that should hold no token: the code flow with PKCE, state and nonce, and a
 //! cookie at the end of it. The provider's tokens never leave this process.
 //!
-//! `GET /auth/login?return_to=PATH` · `GET /auth/callback` · `POST /auth/logout` · `GET /auth/session`
+//! `GET /auth/login?return_to=PATH` · `GET /auth/callback` · `POST /auth/logout` · `GET /auth/logout/continue` ·
+//! `GET /auth/logout/done` · `GET /auth/session`
 
 mod callback;
 mod cookie;
 mod http;
+mod leaving;
 mod login;
 mod logout;
 mod pending;
@@ -33,6 +35,7 @@ use crate::identity::Secret;
 use crate::origin::Origins;
 
 use self::http::Http;
+use leaving::Leaving;
 use pending::Pending;
 use provider::Provider;
 
@@ -57,6 +60,7 @@ pub(crate) struct Settings {
 pub(crate) struct SignIn {
     provider: Arc<Provider>,
     pending: Mutex<Pending>,
+    leaving: Mutex<Leaving>,
     sessions: Arc<Sessions>,
     origins: Origins,
     trusted_proxies: usize,
@@ -78,6 +82,7 @@ impl SignIn {
         Ok(Self {
             provider: Arc::new(provider),
             pending: Mutex::default(),
+            leaving: Mutex::default(),
             sessions: Arc::default(),
             origins: settings.origins,
             trusted_proxies: settings.trusted_proxies,
@@ -98,6 +103,10 @@ impl SignIn {
     fn pending(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn leaving(&self) -> MutexGuard<'_, Leaving> {
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The routes of this room.
@@ -110,6 +119,8 @@ where
         .route("/auth/login", get(login::login))
         .route("/auth/callback", get(callback::callback))
         .route("/auth/logout", post(logout::logout))
+        .route(logout::CONTINUE, get(logout::proceed))
+        .route(logout::DONE, get(logout::done))
         .route("/auth/session", get(session::session))
 }
 
@@ -117,6 +128,25 @@ where
 /// must come from an allowed origin.
 pub(crate) fn session_of(headers: &HeaderMap) -> Option<SessionId> {
     cookie::read(headers, cookie::SESSION).map(SessionId::new)
+}
+
+/// A sign-in of somebody, as one at the provider ends with.
+#[cfg(test)]
+pub(crate) fn opened(
+    sessions: &Sessions,
+    issuer: &str,
+    subject: &str,
+    id_token: Secret,
+) -> SessionId {
+    let http = Http::new(&[]).unwrap();
+    let provider = Provider::new(issuer, crate::stub::provider::CLIENT, None, "openid", http);
+    let signed_in = provider::SignedIn {
+        id_token,
+        refresh_token: None,
+        subject: subject.to_owned(),
+        name: None,
+    };
+    SessionId::new(sessions.open(signed_in, Arc::new(provider)).unwrap())
 }
 
 /// An answer of this room: kept nowhere, and no page is told where the browser was before.

@@ -10,6 +10,7 @@ use openidconnect::core::{
     CoreJweContentEncryptionAlgorithm, CoreJweKeyManagementAlgorithm, CoreResponseMode,
     CoreResponseType, CoreSubjectIdentifierType, CoreTokenResponse,
 };
+use openidconnect::url::Url;
 use openidconnect::{
     AdditionalProviderMetadata, AuthorizationCode, ClientId, ClientSecret, CsrfToken,
     DiscoveryError, EndpointMaybeSet, EndpointNotSet, EndpointSet, IssuerUrl, Nonce,
@@ -28,11 +29,13 @@ const AGAIN: Duration = Duration::from_secs(30);
 /// Pause after a provider could not be asked, in which everybody is told so at once.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// What discovery adds to the standard (RFC 9207).
+/// What discovery adds to the standard (RFC 9207, and RP-Initiated Logout).
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 struct Extra {
     #[serde(default)]
     authorization_response_iss_parameter_supported: bool,
+    #[serde(default)]
+    end_session_endpoint: Option<String>,
 }
 
 impl AdditionalProviderMetadata for Extra {}
@@ -255,6 +258,37 @@ impl Provider {
             id_token,
             refresh_token: refresh_token(&answer),
         })
+    }
+
+    /// Whether people can be signed out there as well, as far as is known without asking.
+    pub(super) fn signs_out(&self) -> bool {
+        self.end_session().is_some()
+    }
+
+    /// Where a browser is sent to sign out there too. The ID token says who; nobody but the provider that made it is
+    /// shown it.
+    pub(super) fn sign_out_url(
+        &self,
+        hint: &Secret,
+        redirect_uri: &str,
+        state: &Secret,
+    ) -> Option<String> {
+        let mut url = self.end_session()?;
+        url.query_pairs_mut()
+            .append_pair("id_token_hint", hint.reveal())
+            .append_pair("client_id", &self.client_id)
+            .append_pair("post_logout_redirect_uri", redirect_uri)
+            .append_pair("state", state.reveal());
+        Some(url.into())
+    }
+
+    /// The provider's own address for it. Plain http only where the provider itself is reached by it.
+    fn end_session(&self) -> Option<Url> {
+        let known = self.known_before()?;
+        let extra = known.metadata.additional_metadata();
+        let url = Url::parse(extra.end_session_endpoint.as_deref()?).ok()?;
+        let plain = url.scheme() == "http" && self.issuer.starts_with("http://");
+        (plain || url.scheme() == "https").then_some(url)
     }
 
     /// Verifies an ID token; once more with newer keys, should it be signed with one that is not known.

@@ -1,10 +1,32 @@
 //! Where a browser may be sent after signing in: a path of this origin, and nothing that some browser reads as more.
 
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::Response;
+
+use super::{answer, field};
+
 /// Bytes of a path that are taken.
 const PATH_BYTES_MAX: usize = 2_048;
 
+/// Where a request asks to be sent afterwards; the first page when it does not say.
+///
+/// # Errors
+/// The refusal of what is no path of this site.
+#[expect(
+    clippy::result_large_err,
+    reason = "a refusal is an answer, made once and handed on"
+)]
+pub(super) fn of(request: &Parts) -> Result<String, Response> {
+    let back = field(request, "return_to")?.unwrap_or_else(|| "/".into());
+    path(&back).map(str::to_owned).ok_or_else(|| {
+        let message = "`return_to` must be a path on this site, like /board/7\n";
+        answer(StatusCode::BAD_REQUEST, message)
+    })
+}
+
 /// The path, if it is one.
-pub(super) fn path(text: &str) -> Option<&str> {
+fn path(text: &str) -> Option<&str> {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'\\';
     // `//host` is another host, and `/\host` is one to some browsers.
     let is_own = text.starts_with('/') && !text.starts_with("//");

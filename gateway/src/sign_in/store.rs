@@ -224,11 +224,13 @@ impl Sessions {
         None
     }
 
-    /// Ends a sign-in, and with it every socket that came in by it.
-    pub(super) fn end(&self, id: &SessionId) {
-        if let Some(session) = self.lock().remove(&id.0.digest()) {
-            session.end();
-        }
+    /// Ends a sign-in, and with it every socket that came in by it. What comes back is the ID token by which the provider
+    /// knows it.
+    pub(crate) fn end(&self, id: &SessionId) -> Option<Secret> {
+        let session = self.lock().remove(&id.0.digest())?;
+        session.end();
+        let hint = session.state().id_token.clone();
+        Some(hint)
     }
 
     fn insert(&self, session: Session, at: TimeMs) {

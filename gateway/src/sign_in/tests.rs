@@ -2,6 +2,7 @@
 //! design that meets these routes, by name.
 
 mod bench;
+mod sign_out;
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -282,41 +283,6 @@ async fn neither_code_nor_token_is_in_a_url_afterwards_or_in_the_log() {
 }
 
 #[tokio::test]
-async fn another_site_cannot_sign_anybody_out() {
-    let bench = Bench::new(Manners::default()).await;
-    let mut browser = Browser::default();
-    bench.signs_in(&mut browser).await;
-    let own = bench.served.url();
-    let header = ("x-felix-sign-out", "1");
-    let refused = StatusCode::FORBIDDEN;
-    for headers in [
-        vec![],
-        vec![header],
-        vec![(ORIGIN.as_str(), "https://evil.example"), header],
-        vec![(ORIGIN.as_str(), "null"), header],
-        // A form of our own could be framed elsewhere; only a script says the header.
-        vec![(ORIGIN.as_str(), own.as_str())],
-    ] {
-        assert_eq!(
-            browser.signs_out(&bench, &headers).await,
-            refused,
-            "{headers:?}"
-        );
-    }
-    assert_eq!(
-        browser.get(&bench, "/auth/logout").await.status(),
-        StatusCode::METHOD_NOT_ALLOWED
-    );
-    assert!(bench.found(&browser).is_some());
-    let good = [(ORIGIN.as_str(), own.as_str()), header];
-    assert_eq!(
-        browser.signs_out(&bench, &good).await,
-        StatusCode::NO_CONTENT
-    );
-    assert!(!browser.cookies.contains_key(cookie::SESSION));
-}
-
-#[tokio::test]
 async fn no_other_site_may_read_an_answer() {
     let bench = Bench::new(Manners::default()).await;
     let mut browser = Browser::default();
@@ -360,33 +326,6 @@ async fn signing_in_gives_a_new_session_and_the_one_before_is_worth_nothing() {
     timeout(PATIENCE, before.over()).await.unwrap();
     browser.cookies.insert(cookie::SESSION.into(), first);
     assert!(bench.found(&browser).is_none());
-}
-
-#[tokio::test]
-async fn signing_out_ends_what_came_in_by_the_sign_in() {
-    let bench = Bench::new(Manners::default()).await;
-    let (mut browser, mut other) = (Browser::default(), Browser::default());
-    bench.signs_in(&mut browser).await;
-    bench.signs_in(&mut other).await;
-    let session = bench.found(&browser).unwrap();
-    let socket = tokio::spawn({
-        let session = Arc::clone(&session);
-        async move { session.over().await }
-    });
-    let headers = [
-        (ORIGIN.as_str(), &*bench.served.url()),
-        ("x-felix-sign-out", "1"),
-    ];
-    assert_eq!(
-        browser.signs_out(&bench, &headers).await,
-        StatusCode::NO_CONTENT
-    );
-    timeout(PATIENCE, socket).await.unwrap().unwrap();
-    assert!(session.id_token().await.is_err());
-    assert!(
-        bench.found(&other).is_some(),
-        "another browser stays signed in"
-    );
 }
 
 #[tokio::test]

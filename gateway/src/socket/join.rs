@@ -20,6 +20,7 @@ use crate::session::answer::Hello;
 use crate::session::fault::{Code, Fault};
 use crate::session::features::{Feature, Features};
 use crate::session::message::Join;
+use crate::session::once::Page;
 use crate::session::{Rights, Session};
 use crate::sign_in::SessionId;
 
@@ -56,12 +57,19 @@ pub(super) async fn join(
     caller: Caller,
     socket: &mut WebSocket,
 ) -> Result<Joined, Goodbye> {
-    let first = tokio::time::timeout(FIRST_MESSAGE_TIMEOUT, first(socket)).await;
+    let first = tokio::select! {
+        // Whoever says nothing must not hold up a gateway that stops.
+        () = app.draining.cancelled() => return Err(Goodbye::GoingAway),
+        first = tokio::time::timeout(FIRST_MESSAGE_TIMEOUT, first(socket)) => first,
+    };
     let Ok(first) = first else {
         return Err(Goodbye::Policy("no message came in time"));
     };
     let admitted = match first? {
-        Some(text) => admit(app, caller, &text).await,
+        Some(text) => tokio::select! {
+            () = app.draining.cancelled() => return Err(Goodbye::GoingAway),
+            admitted = admit(app, caller, &text) => admitted,
+        },
         None => Err(Fault::bad_request(
             "the first message must be `join`, as text",
         )),
@@ -96,7 +104,7 @@ async fn first(socket: &mut WebSocket) -> Result<Option<String>, Goodbye> {
 async fn admit(app: &App, caller: Caller, text: &str) -> Result<(Joined, String), Fault> {
     let scope = &app.scope;
     let join = Join::read(text, &scope.field)?;
-    let (features, names) = Features::agree(&join.features);
+    let (features, names) = Features::agree(&join.features, join.session.is_some());
     let namespace = namespace(app, join.namespace)?;
     let asks = Asks::of(scope, (&app.config.tenant, &namespace), &join.scope)?;
     let ip_max = scope.limits.sessions_per_ip;
@@ -133,7 +141,12 @@ async fn admit(app: &App, caller: Caller, text: &str) -> Result<(Joined, String)
         &granted,
         &rights,
     );
-    let session = Session::new(Arc::clone(scope), features, principal, rights, app.uptime());
+    let page = join
+        .session
+        .filter(|_| features.has(Feature::IdempotentPublish));
+    let page = page.map(|name| Page::new(&principal, &name));
+    let now = app.uptime();
+    let session = Session::new(Arc::clone(scope), features, principal, rights, page, now);
     let joined = Joined {
         session,
         granted,

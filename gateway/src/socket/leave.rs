@@ -12,6 +12,7 @@ use super::join::{Caller, presented, refused};
 use crate::address::Seen;
 use crate::app::App;
 use crate::identity::Ask;
+use crate::limits::{BEACON_WAIT, BEACONS_MAX, BEACONS_PER_ADDRESS};
 use crate::metrics::Limited;
 use crate::scope::is_plain;
 use crate::session::fault::{Code, Fault};
@@ -71,6 +72,13 @@ async fn delete(app: &App, caller: Caller, body: &[u8]) -> Result<(), Fault> {
         required: vec![permission],
         optional: Vec::new(),
     };
+    let place = app
+        .beacons
+        .take(caller.ip, BEACONS_MAX, BEACONS_PER_ADDRESS);
+    let _place = place.ok_or_else(|| {
+        let fault = Fault::new(Code::RateLimited, "too many beacons at a time");
+        fault.retry_after(BEACON_WAIT)
+    })?;
     let presented = presented(caller, word("token").map(str::to_owned))?;
     let granted = app
         .door

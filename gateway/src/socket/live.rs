@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use axum::extract::ws::Utf8Bytes;
 use felix_auth::Permissions;
 use futures_util::Stream as _;
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt as _};
 
 use super::join::{Asks, Joined, Places};
 use crate::app::App;
-use crate::identity::{Granted, Secret, now};
+use crate::identity::{Granted, Refused, Secret, now};
 use crate::session::answer::Answer;
 use crate::session::fault::{Code, Fault};
 use crate::session::features::Feature;
@@ -21,12 +22,13 @@ use crate::session::{Effect, Session, Subscribe};
 use crate::upstream::calls::{Agreed, Answering, Beginning, Calls};
 use crate::upstream::feed::Key;
 use crate::upstream::reading::{Reading, Step};
-use crate::upstream::watch::{Watching, watch};
+use crate::upstream::watch::{self, Watching, watch};
+use crate::upstream::watched;
 
 /// Whether an answered question counts against a limit, and as what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counted {
-    No,
+    Refresh,
     Ask,
     Read,
 }
@@ -155,7 +157,14 @@ impl Live {
         self.watches.retain(|(other, _)| *other != place);
         match self.calls.cache(place) {
             Ok(cache) => {
-                self.watches.push((place, watch(cache, alias)));
+                let key = watched::Key {
+                    namespace: self.namespace.clone(),
+                    cache: place,
+                    name: self.calls.cache_name(place),
+                };
+                let wanted = watch::Wanted { key, alias, cache };
+                let watches = Arc::clone(&self.app.watches);
+                self.watches.push((place, watch(wanted, watches)));
                 None
             }
             Err(failed) => {
@@ -176,9 +185,16 @@ impl Live {
                     let expires_in_ms = until.0.saturating_sub(now().0);
                     Answer::Refreshed { expires_in_ms }.to_text()
                 }
-                Err(refused) => Fault::new(Code::SignedOut, refused.to_string()).to_text(),
+                // Whoever cannot be judged now is not signed out, and may try again.
+                Err(refused) => {
+                    let code = match refused {
+                        Refused::Unavailable(_) => Code::Unavailable,
+                        Refused::SignedOut(_) | Refused::Forbidden(_) => Code::SignedOut,
+                    };
+                    Fault::new(code, refused.to_string()).to_text()
+                }
             };
-            (Counted::No, text)
+            (Counted::Refresh, text)
         }));
     }
 
@@ -215,8 +231,11 @@ impl Live {
         }
         match ready!(self.asked.poll_next_unpin(cx)) {
             Some((counted, text)) => {
-                if counted != Counted::No {
-                    self.session.answered(counted == Counted::Read);
+                match counted {
+                    Counted::Refresh => self.session.refreshed(),
+                    Counted::Ask | Counted::Read => {
+                        self.session.answered(counted == Counted::Read);
+                    }
                 }
                 Poll::Ready(text)
             }
@@ -245,7 +264,7 @@ impl Live {
     }
 
     /// The next message of a watch.
-    pub(super) fn poll_watch(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+    pub(super) fn poll_watch(&mut self, cx: &mut Context<'_>) -> Poll<Utf8Bytes> {
         let mut place = 0;
         while let Some((_, watching)) = self.watches.get_mut(place) {
             match watching.as_mut().poll_next(cx) {

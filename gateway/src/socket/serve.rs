@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::time::{Duration, Instant};
 
-use axum::extract::ws::{Message as Frame, WebSocket};
+use axum::extract::ws::{Message as Frame, Utf8Bytes, WebSocket};
 use futures_util::SinkExt as _;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
@@ -64,6 +64,7 @@ enum Happened {
     Ended(String),
     Heard(Option<Result<Frame, axum::Error>>),
     Text(Option<String>),
+    Watched(Utf8Bytes),
     Step(Subscribe, Step),
     LinkFree,
     Tick,
@@ -114,6 +115,7 @@ impl Talk {
             Happened::Heard(frame) => self.hear(frame, socket).await,
             Happened::Text(Some(text)) => self.send(socket, Frame::Text(text.into())).await,
             Happened::Text(None) => Ok(()),
+            Happened::Watched(text) => self.send(socket, Frame::Text(text)).await,
             Happened::Step(subscribe, step) => self.step(subscribe, step, socket).await,
             Happened::LinkFree => self.send_events(socket).await,
             Happened::Tick => self.tick(socket).await,
@@ -293,7 +295,7 @@ fn poll_live(
         return Poll::Ready(Happened::Text(Some(text)));
     }
     if let Poll::Ready(text) = live.poll_watch(cx) {
-        return Poll::Ready(Happened::Text(Some(text)));
+        return Poll::Ready(Happened::Watched(text));
     }
     if reads && let Poll::Ready((subscribe, step)) = live.poll_reading(cx) {
         return Poll::Ready(Happened::Step(subscribe, step));

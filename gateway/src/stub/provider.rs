@@ -31,6 +31,10 @@ pub(crate) struct Manners {
     pub(crate) refuses_refresh: bool,
     /// It says `iss` beside codes (RFC 9207).
     pub(crate) names_itself: bool,
+    /// It can be signed out of.
+    pub(crate) signs_out: bool,
+    /// Where it says that is, instead of where it should be.
+    pub(crate) ends_at: Option<String>,
     /// Seconds an ID token is good for.
     pub(crate) life_s: Option<i64>,
 }
@@ -136,7 +140,7 @@ impl Provider {
 async fn discovery(State(provider): State<Provider>) -> (StatusCode, Json<Value>) {
     let book = provider.book();
     let issuer = &book.issuer;
-    let body = json!({
+    let mut body = json!({
         "issuer": issuer,
         "authorization_endpoint": format!("{issuer}/authorize"),
         "token_endpoint": format!("{issuer}/token"),
@@ -146,6 +150,10 @@ async fn discovery(State(provider): State<Provider>) -> (StatusCode, Json<Value>
         "id_token_signing_alg_values_supported": ["EdDSA"],
         "authorization_response_iss_parameter_supported": book.manners.names_itself,
     });
+    if book.manners.signs_out {
+        let own = || format!("{issuer}/end");
+        body["end_session_endpoint"] = json!(book.manners.ends_at.clone().unwrap_or_else(own));
+    }
     (book.manners.away.unwrap_or(StatusCode::OK), Json(body))
 }
 

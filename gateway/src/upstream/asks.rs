@@ -101,15 +101,15 @@ impl Calls {
         });
         Box::pin(async move {
             let got = match state {
-                Ok(state) => state.get(&key).await,
+                Ok(state) => state.read(&key).await,
                 Err(failed) => Err(failed),
             };
             let text = match got {
-                Ok(entry) => Answer::StateValue {
+                Ok(read) => Answer::StateValue {
                     id,
-                    version: entry.as_ref().and_then(|entry| entry.version),
-                    payload: entry.map(|entry| Base64(entry.value)),
-                    as_of: None,
+                    version: read.entry.as_ref().and_then(|entry| entry.version),
+                    payload: read.entry.map(|entry| Base64(entry.value)),
+                    as_of: read.as_of,
                     shard,
                 }
                 .to_text(),

@@ -16,6 +16,7 @@ use crate::scope::Scope;
 use crate::session::answer::Answer;
 use crate::session::fault::{Code, Fault};
 use crate::session::message;
+use crate::session::once::Once;
 use crate::session::writes::Write;
 
 /// What a write is answered with, if with anything.
@@ -91,7 +92,15 @@ impl Calls {
                 payload,
                 ack,
                 id,
+                once: None,
             } => self.publish(stream, payload, (ack, id)),
+            Write::Publish {
+                stream,
+                payload,
+                ack,
+                id,
+                once: Some(once),
+            } => self.publish_once(stream, &payload, once, (ack, id)),
             Write::Add {
                 counter,
                 key,
@@ -135,7 +144,7 @@ impl Calls {
         reason = "it begins in turn and is answered later"
     )]
     fn publish(&mut self, place: usize, payload: Bytes, (ack, id): (bool, u64)) -> Beginning {
-        let (publisher, payload, alias) = match self.publisher(place, payload) {
+        let (publisher, payload, alias) = match self.publisher(place, &payload) {
             Ok(prepared) => prepared,
             Err(failed) => return told(publish_fault(&failed, id)),
         };
@@ -149,10 +158,44 @@ impl Calls {
         })
     }
 
+    /// Publishes what may come again: as a commit that changes nothing, which the broker knows by its key. It goes to the
+    /// shard that other publishes of browsers go to.
+    #[expect(
+        clippy::async_yields_async,
+        reason = "it begins in turn and is answered later"
+    )]
+    fn publish_once(
+        &self,
+        place: usize,
+        payload: &Bytes,
+        once: Once,
+        (ack, id): (bool, u64),
+    ) -> Beginning {
+        let (payload, alias) = self.dressed(place, payload);
+        let name = self.stream_name(place);
+        let commit = self.client.commit(&name, once.entity, payload);
+        let commit = commit.on_shard(0).once(once.key);
+        let app = self.app.clone();
+        Box::pin(async move {
+            let began = Instant::now();
+            ready(match commit.await {
+                Ok(committed) => {
+                    app.metrics.publish_ack(&alias, began.elapsed());
+                    let offset = Some(committed.offset);
+                    ack.then(|| Answer::Ack { id, offset }.to_text())
+                }
+                Err(failed) => {
+                    let fault = fault(Code::PublishFailed, &failed);
+                    Some(fault.id(Some(id)).to_text())
+                }
+            })
+        })
+    }
+
     fn publisher(
         &mut self,
         place: usize,
-        payload: Bytes,
+        payload: &Bytes,
     ) -> Result<(Publisher, Bytes, String), PublishFailed> {
         let name = self.stream_name(place);
         let publisher = match self.publishers.get(&place) {
@@ -163,14 +206,20 @@ impl Calls {
                 publisher
             }
         };
+        let (payload, alias) = self.dressed(place, payload);
+        Ok((publisher, payload, alias))
+    }
+
+    /// A payload as it is published, and what browsers call its stream.
+    fn dressed(&self, place: usize, payload: &Bytes) -> (Bytes, String) {
         let stream = self.scope.streams.get(place);
         let stamped = stream.is_some_and(|stream| stream.stamp_sender);
         let payload = match stamped {
-            true => stamp(&self.principal, &payload),
-            false => payload,
+            true => stamp(&self.principal, payload),
+            false => payload.clone(),
         };
         let alias = stream.map_or_else(String::new, |stream| stream.resource.alias.clone());
-        Ok((publisher, payload, alias))
+        (payload, alias)
     }
 
     #[expect(
@@ -291,9 +340,13 @@ impl Calls {
     /// # Errors
     /// When its name cannot be one.
     pub(crate) fn cache(&self, place: usize) -> Result<Cache, CallFailed> {
+        self.client.cache(&self.cache_name(place))
+    }
+
+    /// The name of a cache of the scope, at the broker.
+    pub(crate) fn cache_name(&self, place: usize) -> String {
         let cache = self.scope.caches.get(place);
-        let name = cache.map_or_else(String::new, |one| one.resource.name_in(&self.value));
-        self.client.cache(&name)
+        cache.map_or_else(String::new, |one| one.resource.name_in(&self.value))
     }
 
     fn counter(&self, place: usize) -> Result<Counter, CallFailed> {

@@ -4,7 +4,7 @@
 //! own token. The feed runs on one such person's connection and token. When he goes or is refused, it goes on with the
 //! next one's, from the same offset; when nobody is left, it ends.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -13,6 +13,7 @@ use felix_client::{Batch, Client, ReadFailed, Signal, Subscription};
 use futures_util::task::AtomicWaker;
 use tokio::sync::Notify;
 
+use super::crew::{Crew, Left};
 use super::item::Item;
 use super::ring::{End, Ring, Taken, poll_take};
 use crate::limits::EVENTS_PER_FLUSH;
@@ -43,11 +44,8 @@ struct Feed {
 
 #[derive(Debug)]
 struct State {
-    ring: Ring,
-    /// Who could carry it, and who does.
-    members: BTreeMap<u64, Client>,
-    runner: u64,
-    last_id: u64,
+    ring: Ring<Item>,
+    crew: Crew<Client>,
 }
 
 /// A browser's place in a feed. Dropping it leaves.
@@ -99,9 +97,7 @@ impl Feeds {
         let feed = Arc::new(Feed {
             state: Mutex::new(State {
                 ring: Ring::starting_at(own.position()),
-                members: BTreeMap::new(),
-                runner: 1,
-                last_id: 0,
+                crew: Crew::default(),
             }),
             left: Notify::new(),
             key: key.clone(),
@@ -120,10 +116,8 @@ impl Feeds {
         if state.ring.is_over() {
             return None;
         }
-        state.last_id += 1;
-        let id = state.last_id;
+        let id = state.crew.enter(client.clone());
         let waker = Arc::new(AtomicWaker::new());
-        state.members.insert(id, client.clone());
         state.ring.enter(id, Arc::clone(&waker));
         Some(Reader {
             id,
@@ -189,8 +183,10 @@ impl Drop for Reader {
         let mut all = self.feeds.lock();
         let mut state = self.feed.lock();
         state.ring.leave(self.id);
-        state.members.remove(&self.id);
-        let (was_runner, is_last) = (state.runner == self.id, state.members.is_empty());
+        let Left {
+            was_runner,
+            is_last,
+        } = state.crew.leave(self.id);
         drop(state);
         if is_last {
             forget(&mut all, &self.feed);
@@ -205,26 +201,6 @@ impl Drop for Reader {
 impl Feed {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Who carries it from now on; `None` when nobody is left.
-    fn next_runner(&self) -> Option<(u64, Client)> {
-        let mut state = self.lock();
-        let current = state.runner;
-        let (id, client) = match state.members.get(&current) {
-            Some(client) => (current, client.clone()),
-            None => {
-                let (id, client) = state.members.iter().next()?;
-                (*id, client.clone())
-            }
-        };
-        state.runner = id;
-        Some((id, client))
-    }
-
-    /// This one cannot carry it: the broker refused him. He keeps his place; his own session learns of it by itself.
-    fn pass_over(&self, id: u64) {
-        self.lock().members.remove(&id);
     }
 }
 
@@ -244,8 +220,10 @@ async fn run(feed: Arc<Feed>, feeds: Arc<Feeds>, first: Subscription) {
         let refused = match carry(&feed, &mut source).await {
             Stopped::Left => None,
             Stopped::Failed(failed) => {
-                let runner = feed.lock().runner;
-                feed.pass_over(runner);
+                // He keeps his place; his own session learns of it by itself.
+                let mut state = feed.lock();
+                let runner = state.crew.runner();
+                state.crew.pass_over(runner);
                 Some(failed)
             }
             Stopped::Over(end) => break end,
@@ -265,9 +243,10 @@ async fn run(feed: Arc<Feed>, feeds: Arc<Feeds>, first: Subscription) {
 /// is lost, as it is to any reader who was away.
 async fn hand_over(feed: &Feed, refused: Option<ReadFailed>) -> Result<Option<Subscription>, End> {
     let mut why = refused.map(|failed| failed.to_string());
-    let before = feed.lock().runner;
+    let before = feed.lock().crew.runner();
     loop {
-        let Some((id, client)) = feed.next_runner() else {
+        let next = feed.lock().crew.next_runner();
+        let Some((id, client)) = next else {
             let nobody = || "nobody may read this stream any more".to_owned();
             return Err(End::Over {
                 why: why.unwrap_or_else(nobody),
@@ -281,7 +260,7 @@ async fn hand_over(feed: &Feed, refused: Option<ReadFailed>) -> Result<Option<Su
             Err(ReadFailed::TooOld { oldest, .. }) => return Err(End::Trimmed { oldest }),
             Err(failed) => {
                 tracing::debug!(stream = feed.key.name, %failed, "a shared subscription goes on with another token");
-                feed.pass_over(id);
+                feed.lock().crew.pass_over(id);
                 why = Some(failed.to_string());
             }
         }

@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{BufMut as _, Bytes, BytesMut};
 
+use super::ring::Weighed;
 use crate::session::Shape;
 
 /// Kind byte of a binary event, in both layouts.
@@ -42,6 +43,13 @@ pub(crate) struct Dress<'a> {
     pub(crate) alias: &'a str,
     pub(crate) slot: Option<&'a str>,
     pub(crate) sub: u32,
+}
+
+impl Weighed for Item {
+    /// Its payload, once for each form that it may be written in.
+    fn bytes(&self) -> usize {
+        3 * self.payload.len()
+    }
 }
 
 impl Item {

@@ -3,9 +3,11 @@
 
 mod asks;
 pub(crate) mod calls;
+mod crew;
 pub(crate) mod feed;
 pub(crate) mod item;
 pub(crate) mod reach;
 pub(crate) mod reading;
 mod ring;
 pub(crate) mod watch;
+pub(crate) mod watched;

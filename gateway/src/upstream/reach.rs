@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use felix_client::{Builder, Client, ConnectFailed, TokenSource};
 
 use crate::config::Config;
-use crate::identity::{Attached, Identity, Slots, UpstreamShape};
+use crate::identity::{Attached, Identity, Slots};
 
 /// Where brokers are, what is trusted of them, and over whose connections.
 #[derive(Debug)]
@@ -45,15 +45,14 @@ impl Reach {
             tenant: config.tenant.clone(),
             slots: None,
         };
-        if let (UpstreamShape::Shared { connections }, Some(tokens), Some(chain), Some(key)) = (
-            identity.upstream_shape(),
+        if let (Some(tokens), Some(chain), Some(key)) = (
             identity.connection_tokens(),
             &config.client_cert,
             &config.client_key,
         ) {
             let builder = reach.builder().client_identity_files(chain, key);
             let builder = builder.token_source(tokens);
-            reach.slots = Some(Slots::new(connections, move || {
+            reach.slots = Some(Slots::new(config.shared_connections, move || {
                 Box::pin(builder.clone().connect())
             }));
         }

@@ -135,6 +135,11 @@ impl Reading {
             caught_up_at: live,
             place: None,
         };
+        if live.is_none() {
+            // Without a log nothing can be read again: the place among the others is taken before the browser is told
+            // that it stands, so that nothing which comes after that is missed between the two.
+            self.step_over();
+        }
         if std::mem::replace(&mut self.told, true) {
             return None;
         }

@@ -6,15 +6,20 @@ use std::task::{Context, Poll};
 
 use futures_util::task::AtomicWaker;
 
-use super::item::Item;
-use crate::limits::EVENTS_HELD_MAX;
+use crate::limits::{EVENTS_HELD_BYTES_MAX, EVENTS_HELD_MAX};
 
-/// The newest events, and who waits for more.
-#[derive(Debug, Default)]
-pub(super) struct Ring {
+/// Something of which so many bytes are kept.
+pub(super) trait Weighed {
+    fn bytes(&self) -> usize;
+}
+
+/// The newest events, and who waits for more. Bounded in number and in bytes; the newest one is always kept.
+#[derive(Debug)]
+pub(super) struct Ring<T> {
     /// The number of the oldest event that is kept. Numbers count events of this ring and are no offsets.
     base: u64,
-    items: VecDeque<Arc<Item>>,
+    items: VecDeque<Arc<T>>,
+    bytes: usize,
     wakers: BTreeMap<u64, Arc<AtomicWaker>>,
     /// The offset after the last event; `None` on streams without a log.
     next_offset: Option<u64>,
@@ -32,26 +37,36 @@ pub(crate) enum End {
 
 /// What a browser finds at its place.
 #[derive(Debug)]
-pub(super) enum Taken {
-    Events(Vec<Arc<Item>>),
+pub(super) enum Taken<T> {
+    Events(Vec<Arc<T>>),
     /// Events at its place are not kept any more.
     Behind,
     End(End),
 }
 
-impl Ring {
+impl<T: Weighed> Ring<T> {
     pub(super) fn starting_at(next_offset: Option<u64>) -> Self {
         Self {
+            base: 0,
+            items: VecDeque::new(),
+            bytes: 0,
+            wakers: BTreeMap::new(),
             next_offset,
-            ..Self::default()
+            end: None,
         }
     }
 
     /// Adds events; what is too old for it goes.
-    pub(super) fn push(&mut self, items: impl IntoIterator<Item = Arc<Item>>, next: Option<u64>) {
-        self.items.extend(items);
-        while self.items.len() > EVENTS_HELD_MAX {
-            self.items.pop_front();
+    pub(super) fn push(&mut self, items: impl IntoIterator<Item = Arc<T>>, next: Option<u64>) {
+        for item in items {
+            self.bytes = self.bytes.saturating_add(item.bytes());
+            self.items.push_back(item);
+        }
+        while self.items.len() > EVENTS_HELD_MAX
+            || (self.bytes > EVENTS_HELD_BYTES_MAX && self.items.len() > 1)
+        {
+            let oldest = self.items.pop_front();
+            self.bytes -= oldest.map_or(0, |item| item.bytes());
             self.base += 1;
         }
         self.next_offset = next.or(self.next_offset);
@@ -85,7 +100,7 @@ impl Ring {
     }
 
     /// Events from a place on, which moves behind them.
-    pub(super) fn take(&self, place: &mut u64, most: usize) -> Option<Taken> {
+    pub(super) fn take(&self, place: &mut u64, most: usize) -> Option<Taken<T>> {
         let Some(from) = place.checked_sub(self.base) else {
             return Some(Taken::Behind);
         };
@@ -98,7 +113,8 @@ impl Ring {
         Some(Taken::Events(events))
     }
 
-    fn wake(&self) {
+    /// Lets everybody who waits look again.
+    pub(super) fn wake(&self) {
         for waker in self.wakers.values() {
             waker.wake();
         }
@@ -106,11 +122,11 @@ impl Ring {
 }
 
 /// As [`Ring::take`], and wakes the task when there is more. `look` takes the lock that guards the ring.
-pub(super) fn poll_take(
+pub(super) fn poll_take<T>(
     waker: &AtomicWaker,
     cx: &mut Context<'_>,
-    mut look: impl FnMut() -> Option<Taken>,
-) -> Poll<Taken> {
+    mut look: impl FnMut() -> Option<T>,
+) -> Poll<T> {
     if let Some(taken) = look() {
         return Poll::Ready(taken);
     }
@@ -129,6 +145,7 @@ mod tests {
     use bytes::Bytes;
     use futures_util::task::noop_waker;
 
+    use super::super::item::Item;
     use super::*;
 
     fn items(from: u64, count: u64) -> Vec<Arc<Item>> {
@@ -136,7 +153,7 @@ mod tests {
         (from..from + count).map(item).collect()
     }
 
-    fn offsets(taken: Option<Taken>) -> Vec<u64> {
+    fn offsets(taken: Option<Taken<Item>>) -> Vec<u64> {
         match taken {
             Some(Taken::Events(events)) => events.iter().filter_map(|item| item.offset).collect(),
             other => panic!("{other:?}"),
@@ -170,8 +187,26 @@ mod tests {
     }
 
     #[test]
+    fn large_events_are_kept_within_a_bound_of_bytes_and_the_newest_always() {
+        let large = |offset: u64, bytes: usize| {
+            let payload = Bytes::from(vec![0; bytes]);
+            Arc::new(Item::new(Some(offset), payload, Instant::now()))
+        };
+        let mut ring = Ring::starting_at(Some(0));
+        let most = EVENTS_HELD_BYTES_MAX / (1 << 20);
+        for offset in 0..2 * most as u64 {
+            ring.push([large(offset, 1 << 20)], None);
+        }
+        assert!((1..=most).contains(&ring.items.len()) && ring.bytes <= EVENTS_HELD_BYTES_MAX);
+        ring.push([large(99, 2 * EVENTS_HELD_BYTES_MAX)], None);
+        assert_eq!(ring.items.len(), 1);
+        let mut place = ring.tail() - 1;
+        assert_eq!(offsets(ring.take(&mut place, 1)), [99]);
+    }
+
+    #[test]
     fn what_was_there_before_the_end_is_still_taken() {
-        let mut ring = Ring::starting_at(None);
+        let mut ring = Ring::<Item>::starting_at(None);
         let mut place = ring.tail();
         ring.push(items(0, 1), None);
         ring.end(End::Over { why: "gone".into() });

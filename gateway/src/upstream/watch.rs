@@ -1,99 +1,103 @@
-//! Watching a cache for a browser: everything in it, then every change.
+//! Watching a cache for a browser: everything in it, then every change. The broker is asked with the browser's own token
+//! whether it may; from then on it watches along with all others.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 
-use felix_client::{Cache, Change, ReadFailed, WatchSignal, Watched};
+use axum::extract::ws::Utf8Bytes;
+use felix_client::Cache;
 use futures_core::Stream;
 
-use crate::session::answer::{Answer, Base64, CacheEntry};
+use super::ring::End;
+use super::watched::{Key, Seen, Watcher, Watches};
+use crate::session::answer::Answer;
 use crate::session::fault::{Code, Fault};
 
 /// The messages of one watch, until it ends.
-pub(crate) type Watching = Pin<Box<dyn Stream<Item = String> + Send>>;
+pub(crate) type Watching = Pin<Box<dyn Stream<Item = Utf8Bytes> + Send>>;
+
+/// What a browser watches.
+pub(crate) struct Wanted {
+    pub(crate) key: Key,
+    /// What browsers call it.
+    pub(crate) alias: String,
+    /// The cache in this person's name.
+    pub(crate) cache: Cache,
+}
 
 enum Stage {
-    Begin(Cache),
-    Follow(Box<Watched>),
+    Begin,
+    Follow(Watcher, VecDeque<Utf8Bytes>),
     Over,
 }
 
 /// Begins to watch the whole of a cache, over all its shards. Ends after a `watch_failed`.
-pub(crate) fn watch(cache: Cache, alias: String) -> Watching {
-    let step = move |stage| {
-        let alias = alias.clone();
+pub(crate) fn watch(wanted: Wanted, watches: Arc<Watches>) -> Watching {
+    let step = move |(stage, wanted): (Stage, Wanted)| {
+        let watches = Arc::clone(&watches);
         async move {
-            match stage {
-                Stage::Begin(cache) => Some(begin(cache, &alias).await),
-                Stage::Follow(watched) => Some(follow(watched, &alias).await),
-                Stage::Over => None,
-            }
+            let (text, stage) = match stage {
+                Stage::Begin => begin(&wanted, &watches).await,
+                Stage::Follow(watcher, told) => follow(watcher, told, &wanted.alias).await,
+                Stage::Over => return None,
+            };
+            Some((text, (stage, wanted)))
         }
     };
-    Box::pin(futures_util::stream::unfold(Stage::Begin(cache), step))
+    Box::pin(futures_util::stream::unfold((Stage::Begin, wanted), step))
 }
 
-async fn begin(cache: Cache, alias: &str) -> (String, Stage) {
-    match collect(cache).await {
-        Ok((watched, values)) => {
-            let entries = values.into_values().filter_map(entry).collect();
-            let cache = alias.to_owned();
+async fn begin(wanted: &Wanted, watches: &Arc<Watches>) -> (Utf8Bytes, Stage) {
+    let Wanted { key, alias, cache } = wanted;
+    // It is held until there is a place in the shared one, and asks for no values.
+    let own = match cache.watch_prefix("").await {
+        Ok(own) => own,
+        Err(failed) => return failure(alias, &failed),
+    };
+    let mut watcher = watches.join(key.clone(), alias, cache);
+    drop(own);
+    match poll_fn(|cx| watcher.poll_seen(cx)).await {
+        Seen::All(entries) => {
+            let cache = alias.clone();
             let text = Answer::CacheEntries { cache, entries }.to_text();
-            (text, Stage::Follow(Box::new(watched)))
+            (text.into(), Stage::Follow(watcher, VecDeque::new()))
         }
-        Err(failed) => (failure(alias, failed.to_string()), Stage::Over),
+        Seen::End(end) => over(alias, end),
+        // Nothing is a change before everything was told.
+        Seen::Changes(_) | Seen::Behind => failure(alias, &LOST),
     }
 }
 
-/// Reads until every current value of every shard has come. Changes that come meanwhile are part of it.
-async fn collect(cache: Cache) -> Result<(Watched, BTreeMap<String, Change>), ReadFailed> {
-    let mut watched = cache.watch_prefix("").retained().await?;
-    let mut values: BTreeMap<String, Change> = BTreeMap::new();
+/// What a browser is told that took changes too slowly. What the cache holds is told anew when it watches again.
+const LOST: &str = "changes were lost; watch again for what there is";
+
+async fn follow(
+    mut watcher: Watcher,
+    mut told: VecDeque<Utf8Bytes>,
+    alias: &str,
+) -> (Utf8Bytes, Stage) {
     loop {
-        match watched.next_signal().await? {
-            Some(WatchSignal::Change(change)) => drop(values.insert(change.key.clone(), change)),
-            Some(WatchSignal::Resnapshot { shard }) => values.retain(|_, held| held.shard != shard),
-            Some(WatchSignal::CaughtUp { .. }) | None => return Ok((watched, values)),
-            // Signals of later clients say nothing about values.
-            Some(_) => {}
+        if let Some(text) = told.pop_front() {
+            return (text, Stage::Follow(watcher, told));
+        }
+        match poll_fn(|cx| watcher.poll_seen(cx)).await {
+            Seen::Changes(changes) => told = changes.into(),
+            Seen::End(end) => return over(alias, end),
+            Seen::All(_) | Seen::Behind => return failure(alias, &LOST),
         }
     }
 }
 
-async fn follow(mut watched: Box<Watched>, alias: &str) -> (String, Stage) {
-    let why = match watched.next_signal().await {
-        Ok(Some(WatchSignal::Change(change))) => {
-            let text = Answer::CacheChange {
-                cache: alias.to_owned(),
-                expires_in_ms: expires_in(&change),
-                payload: change.value.map(Base64),
-                key: change.key,
-            }
-            .to_text();
-            return (text, Stage::Follow(watched));
-        }
-        Ok(Some(_)) => "changes were lost; watch again for what there is".to_owned(),
-        Ok(None) => "the cache was deleted".to_owned(),
-        Err(failed) => failed.to_string(),
-    };
-    (failure(alias, why), Stage::Over)
+fn over(alias: &str, end: End) -> (Utf8Bytes, Stage) {
+    match end {
+        End::Over { why } => failure(alias, &why),
+        End::Trimmed { .. } => failure(alias, &LOST),
+    }
 }
 
-fn entry(change: Change) -> Option<CacheEntry> {
-    let expires_in_ms = expires_in(&change);
-    Some(CacheEntry {
-        payload: Base64(change.value?),
-        key: change.key,
-        expires_in_ms,
-    })
-}
-
-fn expires_in(change: &Change) -> Option<u64> {
-    let now = crate::identity::now().0;
-    let at = change.value.as_ref().and(change.expires_at_ms)?;
-    Some(at.saturating_sub(now))
-}
-
-fn failure(alias: &str, why: String) -> String {
-    Fault::new(Code::WatchFailed, why).cache(alias).to_text()
+fn failure(alias: &str, why: &dyn std::fmt::Display) -> (Utf8Bytes, Stage) {
+    let fault = Fault::new(Code::WatchFailed, why.to_string()).cache(alias);
+    (fault.to_text().into(), Stage::Over)
 }

@@ -8,6 +8,7 @@
 mod groups;
 mod live;
 mod node;
+mod strangers;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -32,7 +32,7 @@ pub(crate) struct Answer {
 /// Somebody with a token.
 pub(crate) struct Person<'n> {
     node: &'n Node,
-    token: String,
+    pub(crate) token: String,
 }
 
 const STREAMS: [&str; 2] = ["orders", "payments"];
@@ -125,6 +125,26 @@ impl Node {
             "felix-broker",
             rights,
         );
+        Person { node: self, token }
+    }
+
+    /// The administrator with a token for development, which is good on this machine only.
+    pub(crate) fn developer(&self) -> Person<'_> {
+        let spec = DevTokenSpec {
+            principal: "p:admin".to_owned(),
+            audience: Some("felix-broker".to_owned()),
+            ttl_seconds: Some(30 * 24 * 3600),
+            ..DevTokenSpec::default()
+        };
+        let tokens = self.controlplane.dev_tokens();
+        let answer = tokens.mint(&"dev".parse().unwrap(), &spec).unwrap();
+        let token = answer.felix_token;
+        Person { node: self, token }
+    }
+
+    /// Whoever sends this as a token.
+    pub(crate) fn bearer(&self, token: &str) -> Person<'_> {
+        let token = token.to_owned();
         Person { node: self, token }
     }
 

@@ -38,8 +38,8 @@ pub struct Load {
     pub gateway: SocketAddr,
     /// Its process, whose memory is looked at.
     pub pid: u32,
-    /// A sign-in.
-    pub token: String,
+    /// Sign-ins, of one person each; browsers take turns with them.
+    pub tokens: Vec<String>,
     /// Browsers that join, subscribe and then only answer pings.
     pub idle: usize,
     /// Scopes that are read, by name, and browsers on each.
@@ -280,9 +280,10 @@ impl Browser {
         );
         browser.stream.write_all(head.as_bytes()).await?;
         browser.upgraded().await?;
+        let turn = number.checked_rem(load.tokens.len()).unwrap_or_default();
+        let token = load.tokens.get(turn).map_or("", String::as_str);
         let join = format!(
-            r#"{{"type":"join","board":"{board}","token":"{}","features":["binary"]}}"#,
-            load.token
+            r#"{{"type":"join","board":"{board}","token":"{token}","features":["binary"]}}"#
         );
         browser.say(1, join.as_bytes()).await?;
         browser.expect("hello").await?;

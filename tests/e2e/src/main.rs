@@ -52,7 +52,7 @@ enum Command {
         /// Its process
         #[arg(long)]
         pid: u32,
-        /// File that holds a provider's token
+        /// File that holds a provider's tokens, one a line
         #[arg(long)]
         token_file: std::path::PathBuf,
         /// Browsers that do nothing
@@ -100,13 +100,13 @@ async fn main() -> ExitCode {
             rate,
             seconds,
         } => match std::fs::read_to_string(&token_file) {
-            Ok(token) => {
-                let token = token.trim().to_owned();
+            Ok(lines) => {
+                let tokens = lines.lines().map(str::to_owned).collect();
                 let lasts = Duration::from_secs(seconds);
                 let load = browsers::Load {
                     gateway,
                     pid,
-                    token,
+                    tokens,
                     idle,
                     boards,
                     readers,

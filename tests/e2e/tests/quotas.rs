@@ -17,7 +17,13 @@ use felix_wire::message::{Message, Subscribe};
 use serde_json::{Value, json};
 
 async fn limit(node: &Node, limits: &Value) {
-    let url = format!("{}/v1/tenants/dev/quotas", node.ready().controlplane_url);
+    limit_of(node, "", limits).await;
+}
+
+/// Sets a quota of the tenant, or of what the path behind it names.
+async fn limit_of(node: &Node, whose: &str, limits: &Value) {
+    let base = &node.ready().controlplane_url;
+    let url = format!("{base}/v1/tenants/dev/quotas{whose}");
     // It fails when that was said before, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let answer = reqwest::Client::new()
@@ -127,5 +133,45 @@ async fn every_kind_of_write_and_every_reader_is_under_the_tenants_quota() {
     };
     is_exceeded(&refused.failure);
     assert!(node.metric("felix_quota_refused_total").await.unwrap() >= 5.0);
+    node.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_namespaces_and_a_principals_quota_hold_for_them_and_for_nobody_else() {
+    let home = Home::new(env!("CARGO_BIN_EXE_felix-e2e")).unwrap();
+    let node = home.start().await.unwrap();
+    let admin = node.ready().controlplane_token.clone();
+    home.ok(&["namespace", "create", "beside"]).await.unwrap();
+    home.ok(&["-n", "beside", "stream", "create", "orders"])
+        .await
+        .unwrap();
+    let given = json!({"user": "p:other", "role": "role:tenant-admin"});
+    let path = "/v1/tenants/dev/rbac/groupings";
+    node.controlplane(&admin, reqwest::Method::POST, path, Some(&given))
+        .await
+        .unwrap();
+    let other = json!({"principal": "p:other"});
+    let other = node.token(&home, other).await.unwrap();
+    let (here, beside) = (node.builder(), node.builder().namespace("beside"));
+    let (here, beside) = (
+        here.connect().await.unwrap(),
+        beside.connect().await.unwrap(),
+    );
+    let others = node.builder().namespace("beside").token(other.as_str());
+    let others = others.connect().await.unwrap();
+
+    let nothing = json!({"publish_records_per_second": 0});
+    limit_of(&node, "/namespaces/default", &nothing).await;
+    let refused = eventually(|| async { here.publish("orders", "x").await.err() });
+    let refused = refused.await.unwrap();
+    assert_eq!(refused.code(), "overloaded", "{refused}");
+    assert!(refused.to_string().contains("quota_exceeded"), "{refused}");
+    beside.publish("orders", "x").await.unwrap();
+
+    limit_of(&node, "/principals/p:dev", &nothing).await;
+    let refused = eventually(|| async { beside.publish("orders", "x").await.err() });
+    let refused = refused.await.unwrap();
+    assert!(refused.to_string().contains("quota_exceeded"), "{refused}");
+    others.publish("orders", "x").await.unwrap();
     node.stop().await.unwrap();
 }

@@ -14,6 +14,7 @@ use felix_auth::{Audience, Claims, SigningKey, mint};
 use felix_e2e::raw::{Target, Wire, offer};
 use felix_e2e::said::{code, failure, still_serves};
 use felix_e2e::{Home, Node, eventually};
+use felix_model::TimeMs;
 use felix_wire::error::Code;
 use felix_wire::message::{Auth, Message};
 use serde_json::json;
@@ -214,6 +215,7 @@ fn stranger_token() -> String {
         .duration_since(UNIX_EPOCH)
         .unwrap()
         .as_secs();
+    let now = TimeMs(now * 1000);
     let claims = Claims::new(
         "dev".parse().unwrap(),
         "p:dev".to_owned(),

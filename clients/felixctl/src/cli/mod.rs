@@ -184,6 +184,18 @@ pub struct Connection {
     #[arg(long, global = true, env = "FELIX_CA_FILE", hide_env_values = true, value_name = "FILE", help_heading = CONNECTION, hide_short_help = true)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
+    /// Certificate chain (PEM) presented to brokers and to an https control plane, leaf first
+    #[arg(long, visible_alias = "client-cert", global = true, env = "FELIX_CLIENT_CERT_FILE", hide_env_values = true, value_name = "FILE", help_heading = CONNECTION, hide_short_help = true)]
+    #[serde(
+        default,
+        alias = "client_cert",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub client_cert_file: Option<PathBuf>,
+    /// Private key (PEM) of that certificate
+    #[arg(long, visible_alias = "client-key", global = true, env = "FELIX_CLIENT_KEY_FILE", hide_env_values = true, value_name = "FILE", help_heading = CONNECTION, hide_short_help = true)]
+    #[serde(default, alias = "client_key", skip_serializing_if = "Option::is_none")]
+    pub client_key_file: Option<PathBuf>,
     /// Name in the brokers' certificate [default: from the first broker; localhost for an IP]
     #[arg(long, global = true, env = "FELIX_SERVER_NAME", hide_env_values = true, value_name = "NAME", help_heading = CONNECTION, hide_short_help = true)]
     #[serde(default, skip_serializing_if = "Option::is_none")]

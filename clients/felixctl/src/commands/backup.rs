@@ -15,6 +15,7 @@ use crate::contexts::write_private;
 use crate::exit::{Exit, Failure};
 use crate::output::{Field, Report};
 use crate::progress;
+use crate::trust::Tls;
 
 /// Version of the layout of a backup.
 pub(super) const FORMAT: u32 = 1;
@@ -81,7 +82,7 @@ pub(super) async fn run(app: &App, backup: &Backup) -> Result<(), Failure> {
     let broker = Api::new(
         settings.broker_admin_url()?,
         None,
-        None,
+        &Tls::default(),
         LONGEST,
         "the broker",
     )?;

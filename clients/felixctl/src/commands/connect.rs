@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::App;
 use super::credential::Tokens;
+use crate::api::CERTIFICATE_HINT;
 use crate::exit::{Exit, Failure};
 use crate::settings::{Settings, read_token, trimmed};
 
@@ -47,6 +48,9 @@ pub(crate) async fn builder(
         .request_timeout(app.timeout());
     if let Some(file) = settings.ca_file() {
         builder = builder.ca_file(file);
+    }
+    if let Some(identity) = settings.client_identity()? {
+        builder = builder.client_identity_files(identity.cert_file, identity.key_file);
     }
     Ok(match app.tokens(settings, Audience::Broker)? {
         // A file is read again whenever a token is due: whoever renews it need not restart us.
@@ -97,6 +101,7 @@ pub(crate) fn failure(error: &Error) -> Failure {
         ("unreachable", _) => failure.with_hint(
             "is it running? `felixctl dev` starts one; `felixctl context show` says where this command looks",
         ),
+        ("certificate_required" | "certificate_refused", _) => failure.with_hint(CERTIFICATE_HINT),
         ("unauthenticated" | "revoked", _) => {
             failure.with_hint(
                 "`felixctl whoami` shows what the token says, `felixctl login` signs you in again",
@@ -139,7 +144,13 @@ fn exit_of(error: &Error) -> Exit {
     match error.code() {
         "invalid_config" | "no_token" | "malformed" => Exit::Usage,
         "not_found" | "too_old" | "in_future" => Exit::NotFound,
-        "unauthenticated" | "forbidden" | "revoked" | "limit_exceeded" | "too_large"
+        "unauthenticated"
+        | "forbidden"
+        | "revoked"
+        | "certificate_required"
+        | "certificate_refused"
+        | "limit_exceeded"
+        | "too_large"
         | "invalid_request" => Exit::Refused,
         "offset_mismatch" | "version_mismatch" | "stale_claim" => Exit::Conflict,
         "unreachable" => Exit::Unavailable,

@@ -79,7 +79,7 @@ impl App {
     pub(super) fn exchange(&self, settings: &Settings) -> Result<Exchange, Failure> {
         Ok(Exchange {
             controlplane_url: settings.controlplane_url()?.to_owned(),
-            ca_file: settings.controlplane_ca_file().map(ToOwned::to_owned),
+            tls: settings.controlplane_tls()?,
             tenant: settings.tenant()?.to_owned(),
             timeout: self.timeout(),
         })
@@ -112,9 +112,9 @@ impl App {
     ) -> Result<Api, Failure> {
         let tokens = self.tokens(settings, Audience::ControlPlane)?;
         let url = settings.controlplane_url()?;
-        let ca_file = settings.controlplane_ca_file();
+        let tls = settings.controlplane_tls()?;
         let token = tokens.token().await?;
-        let api = Api::new(url, Some(token), ca_file, timeout, "the control plane")?;
+        let api = Api::new(url, Some(token), &tls, timeout, "the control plane")?;
         Ok(match tokens {
             Tokens::Renewed(source) => api.renewed_by(source),
             Tokens::Given(_) | Tokens::File(_) => api,

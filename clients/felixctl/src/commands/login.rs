@@ -160,6 +160,8 @@ fn remember(connection: &mut Connection, flags: Connection) {
         flags.controlplane_ca_file,
     );
     over(&mut connection.ca_file, flags.ca_file);
+    over(&mut connection.client_cert_file, flags.client_cert_file);
+    over(&mut connection.client_key_file, flags.client_key_file);
     over(&mut connection.server_name, flags.server_name);
     over(&mut connection.broker_admin_url, flags.broker_admin_url);
 }

@@ -7,6 +7,7 @@ use crate::api::Api;
 use crate::cli::ShardCommand;
 use crate::exit::Failure;
 use crate::output::{Field, Report};
+use crate::trust::Tls;
 
 pub(super) async fn run(app: &App, command: ShardCommand) -> Result<(), Failure> {
     let ShardCommand::Ls { stream } = command;
@@ -14,7 +15,7 @@ pub(super) async fn run(app: &App, command: ShardCommand) -> Result<(), Failure>
     let api = Api::new(
         settings.broker_admin_url()?,
         None,
-        None,
+        &Tls::default(),
         app.timeout(),
         "the broker",
     )?;

@@ -15,6 +15,7 @@ use crate::credentials::now_seconds;
 use crate::exit::Failure;
 use crate::output::{Field, Report};
 use crate::parse::show_time;
+use crate::trust::Tls;
 
 /// How long a minted token lives, in seconds: a day, so that it outlives a working day and no
 /// more.
@@ -162,7 +163,7 @@ async fn mint_token(app: &App, mint: &TokenMint) -> Result<(), Failure> {
     let api = Api::new(
         &node.url,
         None,
-        None,
+        &Tls::default(),
         app.timeout(),
         "the bootstrap listener",
     )?

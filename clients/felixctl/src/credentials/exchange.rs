@@ -1,6 +1,5 @@
 //! The two requests that make Felix tokens: an exchange of somebody else's token, and a refresh.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use felix_auth::Audience;
@@ -11,14 +10,15 @@ use super::{Issued, now_seconds};
 use crate::api::{Api, quote};
 use crate::exit::Failure;
 use crate::secret::Secret;
+use crate::trust::Tls;
 
 /// The token routes of one tenant at one control plane.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     /// Address of the control plane.
     pub controlplane_url: String,
-    /// The authority of its certificate, when it is not the machine's.
-    pub ca_file: Option<PathBuf>,
+    /// How it is trusted, and what is presented to it.
+    pub tls: Tls,
     /// The tenant.
     pub tenant: String,
     /// How long one request may take.
@@ -85,7 +85,7 @@ impl Exchange {
         Api::new(
             &self.controlplane_url,
             token.map(Secret::from),
-            self.ca_file.as_deref(),
+            &self.tls,
             self.timeout,
             "the control plane",
         )

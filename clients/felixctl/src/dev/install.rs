@@ -18,6 +18,7 @@ use crate::commands::App;
 use crate::contexts::write_private;
 use crate::exit::Failure;
 use crate::secret::Secret;
+use crate::trust::Tls;
 
 /// Name of the users' service account.
 const ACCOUNT: &str = "felixctl";
@@ -47,7 +48,7 @@ pub async fn run(app: &App, args: &cli::Install) -> Result<(), Failure> {
     let plain = api::Api::new(
         &url,
         Some(Secret::from(token)),
-        None,
+        &Tls::default(),
         app.timeout(),
         "the control plane",
     )?;

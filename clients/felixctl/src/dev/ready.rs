@@ -91,6 +91,8 @@ impl Ready {
             controlplane_token_file: None,
             controlplane_ca_file: None,
             ca_file: Some(self.ca_file.clone()),
+            client_cert_file: None,
+            client_key_file: None,
             server_name: Some(self.server_name.clone()),
             broker_admin_url: Some(self.broker_admin_url.clone()),
             sign_in: None,

@@ -14,7 +14,7 @@ use super::provider::{ADMINS, CLIENT_ID, PEOPLE};
 use super::seed::{NAMESPACE, OPERATOR_ROLE, TENANT};
 
 /// The role of everybody.
-const PEOPLE_ROLE: &str = "role:people";
+const PEOPLE_ROLE: &str = "role:dev-people";
 
 /// Lets the people of the provider in.
 ///

@@ -14,7 +14,7 @@ use crate::api::quote;
 use crate::exit::{Exit, Failure};
 use crate::output::escape_line;
 use crate::secret::Secret;
-use crate::trust;
+use crate::trust::{self, Tls};
 
 /// Largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 256 * 1024;
@@ -76,7 +76,7 @@ impl Provider {
             .connect_timeout(timeout.min(Duration::from_secs(5)))
             .timeout(timeout)
             .redirect(reqwest::redirect::Policy::none())
-            .tls_backend_preconfigured(trust::client_config(issuer, None)?)
+            .tls_backend_preconfigured(trust::client_config(issuer, &Tls::default())?)
             .build()
             .map_err(|error| Failure::failed(format!("no HTTP client: {error}")))?;
         let url = format!(

@@ -20,7 +20,7 @@ pub(crate) use self::published::UNKNOWN_VERSION;
 use crate::address::Address;
 use crate::backoff::{self, Backoff};
 use crate::client::Inner;
-use crate::error::{CallFailed, ConnectFailed, Refused, Retry};
+use crate::error::{CallFailed, Refused, Retry};
 use crate::groups::millis_u32;
 use crate::limits::HOPS_MAX;
 use crate::link::Link;
@@ -211,7 +211,7 @@ impl Inner {
         let reach = async {
             match at {
                 Some(address) => match self.brokers.to(address, how.slot).await {
-                    Err(ConnectFailed::NoBroker { .. }) => self.brokers.entry(how.slot).await,
+                    Err(failed) if failed.may_pass() => self.brokers.entry(how.slot).await,
                     reached => reached,
                 },
                 None => self.brokers.entry(how.slot).await,

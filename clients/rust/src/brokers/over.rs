@@ -9,6 +9,7 @@ use super::{Brokers, DialFailed, State, attempt};
 use crate::address::Address;
 use crate::builder::Config;
 use crate::candidates::Candidate;
+use crate::error::{Attempt, ConnectFailed};
 use crate::keeper;
 use crate::link::{Carrier, Link, Place};
 use crate::publish::TokenUsed;
@@ -63,7 +64,14 @@ impl Brokers {
     ) -> Result<Connected, DialFailed> {
         let address = &candidate.address;
         let made = carrier.to_candidate(candidate.clone(), slot).await;
-        let link = made.map_err(|failed| attempt(address, failed.to_string()))?;
+        let link = made.map_err(|failed| match failed {
+            ConnectFailed::Certificate { broker, why } => DialFailed::Attempt(Attempt {
+                broker,
+                why: why.to_string(),
+                certificate: Some(why),
+            }),
+            failed => attempt(address, failed.to_string()),
+        })?;
         let (opened, token) = self.authenticate(address, &link.connection).await?;
         Ok(Connected {
             connection: link.connection.clone(),

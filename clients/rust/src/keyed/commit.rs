@@ -25,6 +25,7 @@ pub struct Commit {
     changes: Vec<Change>,
     expected_offset: Option<u64>,
     preconditions: Vec<Precondition>,
+    shard: Option<u32>,
     once: Option<Bytes>,
 }
 
@@ -59,6 +60,16 @@ pub struct StateEntry {
     pub version: Option<u64>,
 }
 
+/// What a key of an entity's state held, and as of when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StateRead {
+    /// What the key holds; `None` when it holds nothing.
+    pub entry: Option<StateEntry>,
+    /// Offset of the last commit of the shard that this reflects; `None` before the shard's first.
+    pub as_of: Option<u64>,
+}
+
 impl Client {
     /// Begins a commit: one event of an entity, on the shard its key routes to, with the state it changes.
     pub fn commit(
@@ -75,6 +86,7 @@ impl Client {
             changes: Vec::new(),
             expected_offset: None,
             preconditions: Vec::new(),
+            shard: None,
             once: None,
         }
     }
@@ -122,6 +134,12 @@ impl Commit {
         self
     }
 
+    /// Lands on this shard, whatever the entity's own is. Needs a broker with the `requests` extension.
+    pub fn on_shard(mut self, shard: u32) -> Self {
+        self.shard = Some(shard);
+        self
+    }
+
     /// Lands once however often it is sent under this idempotency key, of 1 to 128 bytes; then it is repeated until
     /// it is answered. Needs a broker with the `requests` extension.
     pub fn once(mut self, key: impl Into<Bytes>) -> Self {
@@ -147,7 +165,7 @@ impl Commit {
             expected_offset: self.expected_offset,
             preconditions: preconditions.map_err(unsendable)?,
             once: self.once,
-            shard: None,
+            shard: self.shard,
         };
         let committed = self.client.inner.ask(&names, ask, How::new(repeat)).await?;
         Ok(Committed {
@@ -179,6 +197,14 @@ impl State {
     /// # Errors
     /// [`CallFailed`].
     pub async fn get(&self, key: &str) -> Result<Option<StateEntry>, CallFailed> {
+        Ok(self.read(key).await?.entry)
+    }
+
+    /// What a key holds, and the last commit that this reflects: a reader who goes on from there misses no change.
+    ///
+    /// # Errors
+    /// [`CallFailed`].
+    pub async fn read(&self, key: &str) -> Result<StateRead, CallFailed> {
         let ask = StateGet {
             entity: self.entity.clone(),
             key: key.into(),
@@ -188,11 +214,13 @@ impl State {
         let got = inner
             .ask(&self.names, ask, How::new(Repeat::Always))
             .await?;
-        Ok(got.value.map(|versioned| StateEntry {
+        let entry = got.value.map(|versioned| StateEntry {
             key: key.to_owned(),
             value: versioned.value,
             version: Some(versioned.version).filter(|&version| version != UNKNOWN_VERSION),
-        }))
+        });
+        let as_of = got.as_of;
+        Ok(StateRead { entry, as_of })
     }
 
     /// Every key of the entity that begins so, ascending. Needs a broker with the `requests` extension.

@@ -9,7 +9,7 @@ mod watch;
 use felix_wire::publish::Names;
 
 pub use self::cache::{Cache, CachePage, Condition, Entry, KeyEntry, ListOptions};
-pub use self::commit::{Commit, Committed, State, StateEntry};
+pub use self::commit::{Commit, Committed, State, StateEntry, StateRead};
 pub use self::counter::{Added, Counter};
 pub(crate) use self::schedule::headers;
 pub use self::schedule::{Schedule, ScheduledRecord, Waiting};

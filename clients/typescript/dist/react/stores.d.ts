@@ -8,8 +8,11 @@ export interface Store<T> {
     readonly subscribe: (listener: () => void) => () => void;
     readonly snapshot: () => T;
 }
-/** Starts with the first listener, stops with the last; listeners hear of many changes in one turn once. */
-export declare function store<T>(initial: T, start: (set: (change: (before: T) => T) => void) => () => void): Store<T>;
+/**
+ * Starts with the first listener, stops with the last; listeners hear of many changes in one turn once. A client that is
+ * closed takes what was shown along, for the next person on the page begins with nothing; when he connects it starts anew.
+ */
+export declare function store<T>(client: FelixClient, initial: T, start: (set: (change: (before: T) => T) => void) => () => void): Store<T>;
 /** The one store of that name for this client. */
 export declare function sharedStore<S>(client: FelixClient, name: string, make: () => S): S;
 /** The newest records of a stream, and the error that ended it. */

@@ -1,9 +1,35 @@
-/** Starts with the first listener, stops with the last; listeners hear of many changes in one turn once. */
-export function store(initial, start) {
+/**
+ * Starts with the first listener, stops with the last; listeners hear of many changes in one turn once. A client that is
+ * closed takes what was shown along, for the next person on the page begins with nothing; when he connects it starts anew.
+ */
+export function store(client, initial, start) {
     const listeners = new Set();
     let value = initial;
     let stop = null;
+    let unlisten = null;
     let told = true;
+    const begin = () => {
+        // What an older start still has to say counts for nothing.
+        let current = true;
+        const end = start((change) => { if (current)
+            set(change); });
+        stop = () => {
+            current = false;
+            end();
+        };
+    };
+    const halt = () => {
+        stop?.();
+        stop = null;
+    };
+    const follow = () => client.on("state", ({ from, to }) => {
+        if (to === "closed") {
+            halt();
+            set(() => initial);
+        }
+        else if (from === "closed" && stop === null)
+            begin();
+    });
     const set = (change) => {
         value = change(value);
         if (!told)
@@ -19,13 +45,15 @@ export function store(initial, start) {
         subscribe(listener) {
             const own = () => listener();
             listeners.add(own);
-            stop ??= start(set);
+            unlisten ??= follow();
+            if (stop === null && client.state !== "closed")
+                begin();
             return () => {
-                listeners.delete(own);
-                if (listeners.size > 0)
+                if (!listeners.delete(own) || listeners.size > 0)
                     return;
-                stop?.();
-                stop = null;
+                unlisten?.();
+                unlisten = null;
+                halt();
                 value = initial;
             };
         },
@@ -42,18 +70,26 @@ export function sharedStore(client, name, make) {
     return stores.get(name);
 }
 export function streamStore(client, stream, from, keep) {
-    return sharedStore(client, `stream ${stream} ${from} ${keep}`, () => store({ events: [], error: null }, (set) => {
-        const subscription = client.subscribe(stream, {
-            from,
-            onEvent: (event) => set(({ events, error }) => ({ events: [...events, event].slice(-keep), error })),
-        });
+    return sharedStore(client, `stream ${stream} ${from} ${keep}`, () => store(client, { events: [], error: null }, (set) => {
+        let subscription;
+        try {
+            subscription = client.subscribe(stream, {
+                from,
+                onEvent: (event) => set(({ events, error }) => ({ events: [...events, event].slice(-keep), error })),
+            });
+        }
+        catch (error) {
+            // Another component asks for the same stream otherwise: shown, for an error thrown here takes the whole page down.
+            set(({ events }) => ({ events, error }));
+            return () => undefined;
+        }
         // Nothing is iterated; the promise only says how it ends.
         subscription.next().then(undefined, (error) => set(({ events }) => ({ events, error })));
         return () => subscription.close();
     }));
 }
 export function cacheStore(client, alias) {
-    return sharedStore(client, `cache ${alias}`, () => store(new Map(), (set) => {
+    return sharedStore(client, `cache ${alias}`, () => store(client, new Map(), (set) => {
         const cache = client.cache(alias);
         return cache.onChange(() => set(() => new Map(cache.entries)));
     }));
@@ -62,7 +98,7 @@ export function presenceStore(client, alias, key, data) {
     return sharedStore(client, `presence ${alias} ${key}`, () => {
         let current = data;
         let entered = null;
-        const members = store([], (set) => {
+        const members = store(client, [], (set) => {
             const presence = client.presence(alias, { key, data: current });
             entered = presence;
             const off = presence.on("change", (changed) => set(() => changed));

@@ -1,13 +1,11 @@
-/**
- * Signing in from the page: the authorization code flow with PKCE (S256) of a public client. State, nonce and issuer are
- * checked, each attempt can be finished once and only in its own tab, and nothing of it stays in the address. The ID
- * token lives in memory and in the tab's `sessionStorage`. Its signature is not checked here: it comes from the token
- * endpoint itself, and the gateway's control plane verifies it.
- */
-import { FelixError } from "../errors.js";
 import type { TokenReason } from "../machine.js";
+import type { Account } from "./error.js";
 import type { SignInPage } from "./page.js";
-export type { SignInPage } from "./page.js";
+export { SignInError } from "./error.js";
+export type { Account } from "./error.js";
+export { GatewaySignIn } from "./gateway.js";
+export type { GatewaySignInOptions } from "./gateway.js";
+export type { SignInPage, SignInRequest, SignInStorage } from "./page.js";
 export interface SignInOptions {
     /** Where the gateway says how to sign in: `/oidc` when absent. */
     readonly oidc?: string;
@@ -15,15 +13,6 @@ export interface SignInOptions {
     readonly redirectUri?: string;
     /** For tests. */
     readonly page?: SignInPage;
-}
-/** Who signed in. Names are the token's claims, for display only. */
-export interface Account {
-    readonly subject: string;
-    readonly name: string;
-}
-/** Why signing in came to nothing: `state`, `issuer`, `nonce`, `token`, `refused` (the provider said no), `unreachable`. */
-export declare class SignInError extends FelixError {
-    readonly name: string;
 }
 export declare class SignIn {
     #private;

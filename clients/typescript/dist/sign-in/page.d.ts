@@ -1,3 +1,18 @@
+/** A request as signing in makes it. Cookies go along only where that is said. */
+export interface SignInRequest {
+    readonly method?: string;
+    readonly headers?: Record<string, string>;
+    readonly body?: string;
+    readonly credentials?: "same-origin";
+    /** A redirect is not followed: its status is 0. */
+    readonly redirect?: "manual";
+}
+/** The part of `sessionStorage` that is used. */
+export interface SignInStorage {
+    getItem(name: string): string | null;
+    setItem(name: string, value: string): void;
+    removeItem(name: string): void;
+}
 /** What signing in needs of the page; tests bring their own. */
 export interface SignInPage {
     href(): string;
@@ -5,12 +20,8 @@ export interface SignInPage {
     replace(path: string): void;
     /** Leaves for another page. */
     go(url: string): void;
-    readonly storage: Pick<Storage, "getItem" | "setItem" | "removeItem">;
-    fetch(url: string, init: {
-        method?: string;
-        headers?: Record<string, string>;
-        body?: string;
-    }): Promise<{
+    readonly storage: SignInStorage;
+    fetch(url: string, init: SignInRequest): Promise<{
         status: number;
         body: unknown;
     }>;

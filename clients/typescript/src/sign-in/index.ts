@@ -4,13 +4,19 @@
  * token lives in memory and in the tab's `sessionStorage`. Its signature is not checked here: it comes from the token
  * endpoint itself, and the gateway's control plane verifies it.
  */
-import { FelixError, UnauthorizedError } from "../errors.js";
+import { UnauthorizedError } from "../errors.js";
 import type { TokenReason } from "../machine.js";
 import { claim } from "../token.js";
+import { SignInError } from "./error.js";
+import type { Account } from "./error.js";
 import { browserPage, digest, randomText } from "./page.js";
 import type { SignInPage } from "./page.js";
 
-export type { SignInPage } from "./page.js";
+export { SignInError } from "./error.js";
+export type { Account } from "./error.js";
+export { GatewaySignIn } from "./gateway.js";
+export type { GatewaySignInOptions } from "./gateway.js";
+export type { SignInPage, SignInRequest, SignInStorage } from "./page.js";
 
 export interface SignInOptions {
   /** Where the gateway says how to sign in: `/oidc` when absent. */
@@ -19,17 +25,6 @@ export interface SignInOptions {
   readonly redirectUri?: string;
   /** For tests. */
   readonly page?: SignInPage;
-}
-
-/** Who signed in. Names are the token's claims, for display only. */
-export interface Account {
-  readonly subject: string;
-  readonly name: string;
-}
-
-/** Why signing in came to nothing: `state`, `issuer`, `nonce`, `token`, `refused` (the provider said no), `unreachable`. */
-export class SignInError extends FelixError {
-  override readonly name: string = "SignInError";
 }
 
 interface Settings {

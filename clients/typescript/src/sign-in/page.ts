@@ -1,3 +1,20 @@
+/** A request as signing in makes it. Cookies go along only where that is said. */
+export interface SignInRequest {
+  readonly method?: string;
+  readonly headers?: Record<string, string>;
+  readonly body?: string;
+  readonly credentials?: "same-origin";
+  /** A redirect is not followed: its status is 0. */
+  readonly redirect?: "manual";
+}
+
+/** The part of `sessionStorage` that is used. */
+export interface SignInStorage {
+  getItem(name: string): string | null;
+  setItem(name: string, value: string): void;
+  removeItem(name: string): void;
+}
+
 /** What signing in needs of the page; tests bring their own. */
 export interface SignInPage {
   href(): string;
@@ -5,8 +22,8 @@ export interface SignInPage {
   replace(path: string): void;
   /** Leaves for another page. */
   go(url: string): void;
-  readonly storage: Pick<Storage, "getItem" | "setItem" | "removeItem">;
-  fetch(url: string, init: { method?: string; headers?: Record<string, string>; body?: string }): Promise<{ status: number; body: unknown }>;
+  readonly storage: SignInStorage;
+  fetch(url: string, init: SignInRequest): Promise<{ status: number; body: unknown }>;
   random(bytes: number): Uint8Array;
   sha256(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array>;
   /** Milliseconds since 1970. */
@@ -20,7 +37,7 @@ export function browserPage(): SignInPage {
     go: (url) => location.assign(url),
     storage: sessionStorage,
     async fetch(url, init) {
-      const response = await fetch(url, { ...init, credentials: "omit", cache: "no-store", referrerPolicy: "no-referrer" });
+      const response = await fetch(url, { credentials: "omit", ...init, cache: "no-store", referrerPolicy: "no-referrer" });
       return { status: response.status, body: (await response.json().catch(() => ({}))) as unknown };
     },
     random: (bytes) => crypto.getRandomValues(new Uint8Array(bytes)),

@@ -12,7 +12,8 @@ use crate::identity::{
 };
 use crate::limits::{
     AUDITED_RECORDS_MAX, ISSUERS_PER_TENANT_MAX, PRINCIPALS_PER_TENANT_MAX, QUOTAS_PER_TENANT_MAX,
-    REVOCATION_AHEAD_MS_MAX, REVOCATIONS_PER_TENANT_MAX,
+    REVOCATION_AHEAD_MS_MAX, REVOCATION_REACH_MS, REVOCATION_REACH_MS_MAX,
+    REVOCATIONS_PER_TENANT_MAX,
 };
 use crate::lookup::{Kind, Missing};
 use crate::record::Grouping;
@@ -144,7 +145,11 @@ impl Catalogue {
         }
     }
 
-    fn revoke(&self, tenant: &TenantId, revocation: RevocationRecord) -> Result<Decision, Refused> {
+    fn revoke(
+        &self,
+        tenant: &TenantId,
+        mut revocation: RevocationRecord,
+    ) -> Result<Decision, Refused> {
         check::revocation(&revocation)?;
         let latest = revocation.at_ms.0.saturating_add(REVOCATION_AHEAD_MS_MAX);
         if revocation.not_before_ms.0 > latest {
@@ -160,6 +165,11 @@ impl Catalogue {
         if revocation.kind == RevokedKind::Tenant && revocation.id != tenant.as_ref() {
             let problem = "a revocation of a whole tenant names that tenant";
             return Err(Invalid::Contradiction(problem).into());
+        }
+        // One of an earlier moment is meant to leave alone what was minted since.
+        if revocation.not_before_ms >= revocation.at_ms {
+            let reach = reach(entry, revocation.at_ms);
+            revocation.not_before_ms = revocation.not_before_ms.max(reach);
         }
         Ok(Decision::Change(Event::Revoked {
             tenant_id: tenant.clone(),
@@ -220,7 +230,7 @@ pub(super) fn new_principal(entry: &TenantEntry, principal: &PrincipalRecord) ->
         && entry.principals.len() < PRINCIPALS_PER_TENANT_MAX
 }
 
-/// A revocation that follows from a change made now.
+/// A revocation that follows from a change made now; [`fitting`] gives it its reach.
 pub(super) fn taken_back(
     kind: RevokedKind,
     id: &str,
@@ -236,7 +246,16 @@ pub(super) fn taken_back(
     }
 }
 
-/// The revocations, and one of the whole tenant when there is no room for them.
+/// Until when a revocation reaches that is decided now: past what is minted meanwhile on what was known before, and past
+/// every one before it, because tokens that follow those are dated after them and may be ahead of the clock.
+fn reach(entry: &TenantEntry, now: TimeMs) -> TimeMs {
+    let soon = now.0.saturating_add(REVOCATION_REACH_MS);
+    let last = now.0.saturating_add(REVOCATION_REACH_MS_MAX);
+    let past = entry.revocations.latest().0.saturating_add(1);
+    TimeMs(soon.max(past.min(last)))
+}
+
+/// The revocations, each with its reach, and one of the whole tenant when there is no room for them.
 pub(super) fn fitting(
     entry: &TenantEntry,
     tenant: &TenantId,
@@ -244,6 +263,10 @@ pub(super) fn fitting(
     now: TimeMs,
 ) -> Vec<RevocationRecord> {
     revocations.extend(overflow(entry, tenant, revocations.len(), now));
+    let reach = reach(entry, now);
+    for revocation in &mut revocations {
+        revocation.not_before_ms = reach;
+    }
     revocations
 }
 
@@ -255,7 +278,10 @@ fn overflow(
 ) -> Option<RevocationRecord> {
     let full = entry.revocations.len().saturating_add(more) > REVOCATIONS_PER_TENANT_MAX;
     let reason = "too many revocations to keep each";
-    full.then(|| taken_back(RevokedKind::Tenant, tenant.as_ref(), reason, now))
+    full.then(|| RevocationRecord {
+        not_before_ms: reach(entry, now),
+        ..taken_back(RevokedKind::Tenant, tenant.as_ref(), reason, now)
+    })
 }
 
 /// What a holder of rules loses with one of them. A name without a mark may be a principal or a role.

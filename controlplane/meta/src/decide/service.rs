@@ -129,7 +129,7 @@ impl Catalogue {
         check::service_key(key)?;
         let entry = self.find_tenant(tenant.as_ref())?;
         let account = find_account(entry, name)?;
-        if account.keys.iter().any(|held| held.key_id == key.key_id) {
+        if entry.service_accounts.find_key(&key.key_id).is_some() {
             return Err(taken(Kind::ServiceKey, &key.key_id));
         }
         room(

@@ -4,13 +4,16 @@ use felix_model::{TenantId, TimeMs};
 
 use super::identity::{fitting, new_principal, taken, taken_back};
 use super::service::find_account;
-use super::{Conflict, Decision, Refused, room};
+use super::{Conflict, Decision, Refused};
 use crate::catalogue::{Catalogue, TenantEntry};
 use crate::check::{self, Invalid};
 use crate::command::Command;
 use crate::event::Event;
 use crate::identity::{PrincipalRecord, RevokedKind, SessionRecord, service_principal};
-use crate::limits::{SESSIONS_MAX, SESSIONS_PER_PRINCIPAL_MAX};
+use crate::limits::{
+    SESSION_TOKEN_LIFE_MS_MAX, SESSIONS_ENDED_SHARE, SESSIONS_MAX, SESSIONS_PER_PRINCIPAL_MAX,
+    SESSIONS_PER_TENANT_MAX, SESSIONS_PER_TENANT_SURE,
+};
 use crate::lookup::{Kind, Missing};
 
 impl Catalogue {
@@ -31,6 +34,7 @@ impl Catalogue {
                 session_id,
                 expected_generation,
                 secret_sha256,
+                ends_at_ms,
                 now_ms,
             } => {
                 check::digest("secret_sha256", secret_sha256)?;
@@ -43,15 +47,16 @@ impl Catalogue {
                     }
                     .into());
                 }
-                // Every refresh token is good for as long as the first one was.
+                // Every refresh token is good for as long as the first one was, as long as the session itself may last.
                 let life = held.expires_at_ms.0.saturating_sub(held.refreshed_at_ms.0);
+                let expires = TimeMs(now_ms.0.saturating_add(life));
                 Ok(Decision::Change(Event::SessionRefreshed {
                     tenant_id: tenant_id.clone(),
                     session_id: session_id.clone(),
                     generation: held.generation.saturating_add(1),
                     secret_sha256: secret_sha256.clone(),
                     refreshed_at_ms: *now_ms,
-                    expires_at_ms: TimeMs(now_ms.0.saturating_add(life)),
+                    expires_at_ms: ends_at_ms.map_or(expires, |ends| ends.min(expires)),
                 }))
             }
             Command::EndSession {
@@ -88,15 +93,15 @@ impl Catalogue {
         if entry.sessions.get(&session.session_id).is_some() {
             return Err(taken(Kind::Session, &session.session_id));
         }
-        let held = self
-            .tenants()
-            .map(|(_, tenant)| tenant.sessions.len())
-            .sum();
-        room("sessions with all others together", held, SESSIONS_MAX)?;
         let now = session.created_at_ms;
-        let ended = oldest_beyond_room(entry, &session.principal_id);
-        let revocations = ended
+        let mut ended = oldest_beyond_room(entry, &session.principal_id);
+        if ended.is_empty() {
+            let all = self.tenants().map(|(_, tenant)| tenant.sessions.len());
+            ended = longest_ago(entry, too_many(entry.sessions.len(), all.sum()), now);
+        }
+        let revocations: Vec<_> = ended
             .iter()
+            .filter(|id| may_have_tokens(entry, id, now))
             .map(|id| taken_back(RevokedKind::Session, id, "too many sessions", now))
             .collect();
         Ok(Decision::Change(Event::SessionOpened {
@@ -105,7 +110,7 @@ impl Catalogue {
             principal: principal
                 .filter(|principal| new_principal(entry, principal))
                 .cloned(),
-            revocations: match ended.is_empty() {
+            revocations: match revocations.is_empty() {
                 true => Vec::new(),
                 false => fitting(entry, tenant, revocations, now),
             },
@@ -172,6 +177,55 @@ fn vouched_for(entry: &TenantEntry, session: &SessionRecord) -> Result<(), Refus
     Ok(())
 }
 
+/// How many sessions of a tenant must end so that it can have one more, when it has so many and all tenants have so many.
+fn too_many(held: usize, all: usize) -> usize {
+    let allowed = match all < SESSIONS_MAX {
+        true => SESSIONS_PER_TENANT_MAX,
+        false => SESSIONS_PER_TENANT_SURE,
+    };
+    match held < allowed {
+        true => 0,
+        false => (held / SESSIONS_ENDED_SHARE).max(1),
+    }
+}
+
+/// So many sessions of a tenant that are good no more or were refreshed longest ago.
+fn longest_ago(entry: &TenantEntry, count: usize, now: TimeMs) -> Vec<String> {
+    if count == 0 {
+        return Vec::new();
+    }
+    let mut held: Vec<(bool, TimeMs, &str)> = entry
+        .sessions
+        .iter()
+        .map(|session| {
+            let is_good = session.expires_at_ms > now;
+            (is_good, session.refreshed_at_ms, &*session.session_id)
+        })
+        .collect();
+    if count < held.len() {
+        held.select_nth_unstable(count);
+    }
+    let mut ended: Vec<String> = held
+        .into_iter()
+        .take(count)
+        .map(|(_, _, id)| id.to_owned())
+        .collect();
+    ended.sort_unstable();
+    ended
+}
+
+/// Whether a token that was minted for a session can still be good.
+fn may_have_tokens(entry: &TenantEntry, session_id: &str, now: TimeMs) -> bool {
+    let session = entry.sessions.get(session_id);
+    session.is_some_and(|session| {
+        let over = session
+            .refreshed_at_ms
+            .0
+            .saturating_add(SESSION_TOKEN_LIFE_MS_MAX);
+        now.0 < over
+    })
+}
+
 /// The sessions of a principal that must end so that he can have one more: those refreshed longest ago.
 fn oldest_beyond_room(entry: &TenantEntry, principal: &str) -> Vec<String> {
     let mut held: Vec<(TimeMs, &str)> = entry
@@ -185,4 +239,21 @@ fn oldest_beyond_room(entry: &TenantEntry, principal: &str) -> Vec<String> {
         .take(too_many)
         .map(|(_, id)| id.to_owned())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_makes_room_in_itself_and_its_sure_share_depends_on_nobody() {
+        assert_eq!(too_many(SESSIONS_PER_TENANT_MAX - 1, SESSIONS_MAX - 1), 0);
+        let share = SESSIONS_PER_TENANT_MAX / SESSIONS_ENDED_SHARE;
+        assert_eq!(too_many(SESSIONS_PER_TENANT_MAX, 0), share);
+        // Others took all there is.
+        assert_eq!(too_many(SESSIONS_PER_TENANT_SURE - 1, SESSIONS_MAX), 0);
+        let sure = SESSIONS_PER_TENANT_SURE;
+        assert_eq!(too_many(sure, SESSIONS_MAX), sure / SESSIONS_ENDED_SHARE);
+        assert_eq!(too_many(0, 10 * SESSIONS_MAX), 0);
+    }
 }

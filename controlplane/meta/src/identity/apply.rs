@@ -115,8 +115,7 @@ impl TenantEntry {
     fn apply_service(&mut self, event: &Event) {
         match event {
             Event::ServiceAccountCreated { account, .. } => {
-                let (name, account) = (account.name.clone(), account.clone());
-                self.service_accounts.insert(name, account);
+                self.service_accounts.insert(account.clone());
             }
             Event::ServiceAccountDeleted {
                 name, revocations, ..

@@ -10,8 +10,10 @@ mod revoked;
 mod service;
 mod session;
 
+pub use felix_model::RevokedKind;
 pub use issuer::{ClaimMappings, IssuerRecord, PrincipalRecord};
 pub use quota::{QuotaLimits, QuotaScope, Quotas};
-pub use revoked::{RevocationRecord, Revocations, RevokedKind};
-pub use service::{ServiceAccountRecord, ServiceKey, service_principal};
+pub(crate) use revoked::kind_schema;
+pub use revoked::{RevocationRecord, Revocations};
+pub use service::{ServiceAccountRecord, ServiceAccounts, ServiceKey, service_principal};
 pub use session::{SessionAsk, SessionRecord, Sessions};

@@ -3,77 +3,44 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use felix_model::TimeMs;
+use felix_model::{RevokedKind, TimeMs};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::limits::{REVOCATION_PRUNE_SLACK_MS, SESSION_TOKEN_LIFE_MS_MAX, TOKEN_LIFE_MS_MAX};
 use crate::shelf::Shelf;
 
-/// What a revocation is about, and what its id means.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum RevokedKind {
-    /// Tokens of a principal: their `sub` or `act.sub` is the id.
-    Principal,
-    /// Tokens of a session: their `sid` is the id.
-    Session,
-    /// One token: its `jti` is the id.
-    Token,
-    /// Tokens that hold something by a role, or by rules of a group: the id is among their `roles`.
-    Role,
-    /// Tokens of people a provider vouched for. The id is the issuer as it is written in its record; tokens carry the
-    /// start of its hash as `idp`.
-    Issuer,
-    /// Every token of the tenant, whatever the id.
-    Tenant,
+/// After how long every token that a revocation of a kind could be about has run out by itself.
+const fn life_ms(kind: RevokedKind) -> u64 {
+    match kind {
+        RevokedKind::Session => SESSION_TOKEN_LIFE_MS_MAX,
+        RevokedKind::Principal
+        | RevokedKind::Token
+        | RevokedKind::Role
+        | RevokedKind::Issuer
+        | RevokedKind::Tenant => TOKEN_LIFE_MS_MAX,
+    }
 }
 
-impl RevokedKind {
-    /// Every kind.
-    pub const ALL: [Self; 6] = [
-        Self::Principal,
-        Self::Session,
-        Self::Token,
-        Self::Role,
-        Self::Issuer,
-        Self::Tenant,
-    ];
-
-    /// Its name in JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Principal => "principal",
-            Self::Session => "session",
-            Self::Token => "token",
-            Self::Role => "role",
-            Self::Issuer => "issuer",
-            Self::Tenant => "tenant",
-        }
-    }
-
-    /// After how long every token it could be about has run out by itself.
-    const fn life_ms(self) -> u64 {
-        match self {
-            Self::Session => SESSION_TOKEN_LIFE_MS_MAX,
-            Self::Principal | Self::Token | Self::Role | Self::Issuer | Self::Tenant => {
-                TOKEN_LIFE_MS_MAX
-            }
-        }
-    }
+/// The kinds as the API's description has them.
+pub(crate) fn kind_schema() -> utoipa::openapi::schema::Object {
+    utoipa::openapi::schema::ObjectBuilder::new()
+        .schema_type(utoipa::openapi::schema::Type::String)
+        .enum_values(Some(RevokedKind::ALL.map(RevokedKind::name)))
+        .description(Some("What a revocation is about."))
+        .build()
 }
 
 /// Tokens minted at or before a moment are good no more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RevocationRecord {
     /// What it is about.
+    #[schema(schema_with = kind_schema)]
     pub kind: RevokedKind,
     /// Which of that kind.
     pub id: String,
-    /// Tokens whose `iat` is at or before it are refused.
+    /// Tokens minted at or before it are refused. It lies a second after the moment at which it was decided, so that it
+    /// covers what was minted meanwhile on what was known before; tokens that follow it are dated after it.
     #[schema(value_type = u64)]
     pub not_before_ms: TimeMs,
     /// Why, for people.
@@ -91,11 +58,33 @@ pub struct Revocations {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "StoredKind")]
 struct OfKind {
     /// No record is older than this. It says when to prune, so it belongs to the state: two copies prune alike.
     #[serde(rename = "oldest_ms")]
     oldest: TimeMs,
+    /// Until when the furthest of the records reaches.
+    #[serde(skip_serializing)]
+    latest: TimeMs,
     records: Shelf<RevocationRecord>,
+}
+
+#[derive(Deserialize)]
+struct StoredKind {
+    oldest_ms: TimeMs,
+    records: Shelf<RevocationRecord>,
+}
+
+impl From<StoredKind> for OfKind {
+    fn from(stored: StoredKind) -> Self {
+        let mut kind = Self {
+            oldest: stored.oldest_ms,
+            latest: TimeMs::default(),
+            records: stored.records,
+        };
+        kind.find_latest();
+        kind
+    }
 }
 
 impl Revocations {
@@ -132,6 +121,13 @@ impl Revocations {
             .flat_map(|kind| kind.records.iter().map(|(_, record)| record))
     }
 
+    /// Until when the furthest of all reaches.
+    #[must_use]
+    pub fn latest(&self) -> TimeMs {
+        let latest = self.kinds.values().map(|kind| kind.latest);
+        latest.max().unwrap_or_default()
+    }
+
     /// Adds one. It never takes back less than the one of the same kind and id did, and one of the whole tenant stands
     /// for all that are no newer. Those that can concern no token any more go.
     pub(crate) fn add(&mut self, record: &RevocationRecord) {
@@ -148,9 +144,11 @@ impl Revocations {
         }
         let kind = self.kinds.entry(record.kind).or_insert_with(|| OfKind {
             oldest: at,
+            latest: not_before,
             records: Shelf::default(),
         });
         kind.oldest = kind.oldest.min(newest_moment(&record));
+        kind.latest = kind.latest.max(not_before);
         kind.records.insert(record.id.clone(), record);
     }
 
@@ -158,7 +156,7 @@ impl Revocations {
     /// that a busy tenant does not walk through all of them at every sign-out.
     fn prune(&mut self, now: TimeMs) {
         for (kind, held) in &mut self.kinds {
-            let life = kind.life_ms();
+            let life = life_ms(*kind);
             let due = held.oldest.0.saturating_add(life);
             if due.saturating_add(REVOCATION_PRUNE_SLACK_MS) > now.0 {
                 continue;
@@ -183,6 +181,12 @@ impl OfKind {
     fn find_oldest(&mut self) {
         let oldest = self.records.iter().map(|(_, record)| newest_moment(record));
         self.oldest = oldest.min().unwrap_or_default();
+        self.find_latest();
+    }
+
+    fn find_latest(&mut self) {
+        let latest = self.records.iter().map(|(_, record)| record.not_before_ms);
+        self.latest = latest.max().unwrap_or_default();
     }
 }
 

@@ -131,6 +131,7 @@ pub(crate) fn refresh(tenant: &str, id: &str, expected_generation: u64, at: u64)
         session_id: id.into(),
         expected_generation,
         secret_sha256: digest(3),
+        ends_at_ms: None,
         now_ms: TimeMs(at),
     }
 }

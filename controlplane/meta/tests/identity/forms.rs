@@ -1,6 +1,11 @@
 //! Forms that must stay readable.
 
+use felix_meta::audit::{self, AuditItem, ChainHead};
 use felix_meta::{Catalogue, ENTRY_VERSION, Entry};
+
+/// An audit in the form that readers of it were told, one line a line, chained by another program than ours; and its end.
+const AUDIT_1: &str = include_str!("../fixtures/audit-v1.jsonl");
+const AUDIT_1_HEAD: &str = "1907938588f1804824c7732bf38b2468c3324234121cccce75174875ffddbe9c";
 
 /// Entries as the first form wrote them, one a line.
 const FORM_1: &str = include_str!("../fixtures/entries-v1.jsonl");
@@ -38,4 +43,12 @@ fn a_new_entry_says_its_form() {
     assert_eq!(ENTRY_VERSION, 3);
     assert!(json.get("by").is_none());
     assert_eq!(json["audit"]["cluster"]["seq"], 1);
+}
+
+#[test]
+fn an_audit_chained_long_ago_or_elsewhere_holds() {
+    let lines: Result<Vec<AuditItem>, _> = AUDIT_1.lines().map(serde_json::from_str).collect();
+    // A field that is added to a line, or a form that changes, would say of every old one that it was tampered with.
+    let end = audit::verify(&ChainHead::default(), &lines.unwrap()).unwrap();
+    assert_eq!((end.seq, end.hash.as_str()), (5, AUDIT_1_HEAD));
 }

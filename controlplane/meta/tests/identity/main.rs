@@ -5,4 +5,6 @@
 mod common;
 mod forms;
 mod random;
+mod reach;
+mod room;
 mod rules;

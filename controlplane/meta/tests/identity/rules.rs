@@ -2,8 +2,9 @@
 
 use felix_meta::audit;
 use felix_meta::limits::{
-    KEYS_PER_SERVICE_ACCOUNT_MAX, REVOCATION_PRUNE_SLACK_MS, REVOCATIONS_PER_TENANT_MAX,
-    SESSION_TOKEN_LIFE_MS_MAX, SESSIONS_PER_PRINCIPAL_MAX, TOKEN_LIFE_MS_MAX,
+    KEYS_PER_SERVICE_ACCOUNT_MAX, REVOCATION_PRUNE_SLACK_MS, REVOCATION_REACH_MS,
+    REVOCATIONS_PER_TENANT_MAX, SESSION_TOKEN_LIFE_MS_MAX, SESSIONS_PER_PRINCIPAL_MAX,
+    TOKEN_LIFE_MS_MAX,
 };
 use felix_meta::{
     AuditRecord, By, Command, Conflict, Decision, Event, Invalid, NamespaceSpec, QuotaLimits,
@@ -252,7 +253,7 @@ fn a_revocation_reaches_neither_back_behind_an_earlier_one_nor_far_into_the_futu
     run(&mut state, &earlier);
     let held = state.tenant("t").unwrap();
     let held = held.revocations.get(RevokedKind::Token, "j").unwrap();
-    assert_eq!(held.not_before_ms, TimeMs(5000));
+    assert_eq!(held.not_before_ms, TimeMs(5000 + REVOCATION_REACH_MS));
     let mut future = revoke(RevokedKind::Token, "j", 6000);
     if let Command::Revoke { not_before_ms, .. } = &mut future {
         *not_before_ms = TimeMs(10_000_000);

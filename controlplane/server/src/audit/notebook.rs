@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use felix_meta::{AuditRecord, Command};
 use felix_model::TenantId;
+use tokio::sync::Notify;
 
-use crate::authority::Authority;
+use crate::authority::{Authority, WriteFailed};
 use crate::clock::now;
 use crate::limits::{
     AUDIT_NOTES_MAX, AUDIT_NOTES_PER_TENANT_MAX, AUDIT_PAUSE, AUDIT_PAUSE_CROWDED,
@@ -29,19 +30,35 @@ pub(crate) struct Note<'a> {
 }
 
 /// Notes that were not written down yet.
+///
+/// What is new is written at once. What repeats is counted, and the counts are written once a round: whoever fails a
+/// thousand times a second makes two lines in a round, and a crash takes counts but no first time.
 #[derive(Debug, Default)]
 pub(crate) struct Notebook {
     notes: Mutex<Notes>,
+    news: Notify,
+    /// Held while something is written, so that whoever writes after somebody has what that one took behind him.
+    writing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct Notes {
-    tenants: BTreeMap<Option<TenantId>, BTreeMap<Key, AuditRecord>>,
+    /// What there was in this round, by whom it concerns.
+    tenants: BTreeMap<Option<TenantId>, BTreeMap<Key, Kept>>,
     different: usize,
     /// Whether something was counted together for want of room.
     crowded: bool,
-    /// Whether that was so until the last writing.
+    /// Whether that was so in the round before.
     after_crowd: bool,
+}
+
+/// Something noted in this round.
+#[derive(Debug, Default)]
+struct Kept {
+    /// What waits to be written; nothing when all of it was.
+    waiting: Option<AuditRecord>,
+    /// Whether it is in the ledger already that there was any.
+    is_told: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,6 +67,13 @@ struct Key {
     reason: &'static str,
     principal: String,
     from: String,
+}
+
+/// Records to write for one tenant, or the cluster, all of one kind.
+#[derive(Debug)]
+struct Page {
+    tenant: Option<TenantId>,
+    records: Vec<(Key, AuditRecord)>,
 }
 
 impl Notebook {
@@ -68,21 +92,58 @@ impl Notebook {
             from: from.unwrap_or_default(),
         };
         let id = current.map(|current| current.id().to_owned());
-        self.guard().add(note.tenant, key, id.unwrap_or_default());
+        let record = key.record(id.unwrap_or_default());
+        if self.guard().add(note.tenant, key, record) {
+            self.news.notify_one();
+        }
     }
 
-    /// Writes down what was noted. What cannot be written is forgotten, and the log says so: it must not grow.
+    /// Waits until there is something new to write.
+    pub(crate) async fn news(&self) {
+        self.news.notified().await;
+    }
+
+    /// Writes down what is new.
+    pub(crate) async fn write_new(&self, authority: &Authority) {
+        let _one = self.writing.lock().await;
+        let pages = self.guard().take_new();
+        self.write_pages(authority, pages).await;
+    }
+
+    /// Writes down everything that was noted, and begins a new round.
     pub(crate) async fn write(&self, authority: &Authority) {
-        for (tenant_id, records) in self.take() {
-            let lost: u64 = records.iter().map(|one| one.count).sum();
-            let command = Command::Audited { tenant_id, records };
-            if let Err(error) = authority.submit(command).await {
-                tracing::warn!(%error, lost, "what was to be audited was not written");
+        let _one = self.writing.lock().await;
+        let pages = self.guard().take_all();
+        self.write_pages(authority, pages).await;
+    }
+
+    /// What could not be written waits for the next time, among what there is room for. What may have been written is not
+    /// written twice: a count that is too high would be a lie.
+    async fn write_pages(&self, authority: &Authority, pages: Vec<Page>) {
+        for Page { tenant, records } in pages {
+            let command = Command::Audited {
+                tenant_id: tenant.clone(),
+                records: records.iter().map(|(_, record)| record.clone()).collect(),
+            };
+            let Err(error) = authority.submit(command).await else {
+                continue;
+            };
+            let count: u64 = records.iter().map(|(_, record)| record.count).sum();
+            let waits = matches!(
+                error,
+                WriteFailed::Busy | WriteFailed::Full | WriteFailed::Unreachable
+            );
+            tracing::warn!(%error, count, waits, "what was to be audited was not written");
+            if waits {
+                let mut notes = self.guard();
+                for (key, record) in records {
+                    notes.add(tenant.as_ref(), key, record);
+                }
             }
         }
     }
 
-    /// How long to wait before the next writing: longer while there is too much of it.
+    /// How long the round that begins now is: longer after one in which there was too much.
     pub(crate) fn pause(&self) -> Duration {
         let notes = self.guard();
         match notes.crowded || notes.after_crowd {
@@ -91,36 +152,14 @@ impl Notebook {
         }
     }
 
-    /// What was noted, one list for each tenant and kind, so that an audit can be asked for one kind.
-    fn take(&self) -> Vec<(Option<TenantId>, Vec<AuditRecord>)> {
-        let mut held = self.guard();
-        let after_crowd = held.crowded;
-        let next = Notes {
-            after_crowd,
-            ..Notes::default()
-        };
-        let notes = std::mem::replace(&mut *held, next);
-        drop(held);
-        let mut all = Vec::new();
-        for (tenant_id, records) in notes.tenants {
-            let mut kinds: BTreeMap<&str, Vec<AuditRecord>> = BTreeMap::new();
-            for (key, record) in records {
-                kinds.entry(key.what).or_default().push(record);
-            }
-            let of_tenant = kinds.into_values();
-            all.extend(of_tenant.map(|records| (tenant_id.clone(), records)));
-        }
-        all
-    }
-
     fn guard(&self) -> std::sync::MutexGuard<'_, Notes> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Notes {
-    fn add(&mut self, tenant: Option<&TenantId>, key: Key, request: String) {
-        let now = now();
+    /// Whether it is new, so that it should be written soon.
+    fn add(&mut self, tenant: Option<&TenantId>, key: Key, record: AuditRecord) -> bool {
         let held = self.tenants.get(&tenant.cloned());
         let known = held.is_some_and(|notes| notes.contains_key(&key));
         let room = held.map_or(0, BTreeMap::len) < AUDIT_NOTES_PER_TENANT_MAX
@@ -138,18 +177,65 @@ impl Notes {
         if !notes.contains_key(&key) {
             self.different += 1;
         }
-        let record = notes.entry(key.clone()).or_insert_with(|| AuditRecord {
-            what: key.what.into(),
-            principal: key.principal,
-            from: key.from,
-            reason: key.reason.into(),
-            request,
-            count: 0,
-            first_ms: now,
-            last_ms: now,
-        });
-        record.count += 1;
-        record.last_ms = now;
+        let from = key.from.clone();
+        let principal = key.principal.clone();
+        let kept = notes.entry(key).or_default();
+        match &mut kept.waiting {
+            Some(waiting) => {
+                waiting.count += record.count;
+                waiting.first_ms = waiting.first_ms.min(record.first_ms);
+                waiting.last_ms = waiting.last_ms.max(record.last_ms);
+            }
+            None => {
+                kept.waiting = Some(AuditRecord {
+                    principal,
+                    from,
+                    ..record
+                });
+            }
+        }
+        !kept.is_told
+    }
+
+    /// What nothing was written of yet in this round.
+    fn take_new(&mut self) -> Vec<Page> {
+        self.pages(|kept| match kept.is_told {
+            true => None,
+            false => {
+                let taken = kept.waiting.take();
+                kept.is_told = taken.is_some();
+                taken
+            }
+        })
+    }
+
+    /// Everything that waits; the round is over.
+    fn take_all(&mut self) -> Vec<Page> {
+        let pages = self.pages(|kept| kept.waiting.take());
+        *self = Self {
+            after_crowd: self.crowded,
+            ..Self::default()
+        };
+        pages
+    }
+
+    /// One page for each tenant and kind, so that an audit can be asked for one kind.
+    fn pages(&mut self, mut take: impl FnMut(&mut Kept) -> Option<AuditRecord>) -> Vec<Page> {
+        let mut pages = Vec::new();
+        for (tenant, notes) in &mut self.tenants {
+            let mut kinds: BTreeMap<&str, Vec<(Key, AuditRecord)>> = BTreeMap::new();
+            for (key, kept) in notes {
+                if let Some(record) = take(kept) {
+                    let page = kinds.entry(key.what).or_default();
+                    page.push((key.clone(), record));
+                }
+            }
+            pages.extend(kinds.into_values().map(|records| Page {
+                tenant: tenant.clone(),
+                records,
+            }));
+        }
+        pages
     }
 }
 
@@ -161,6 +247,21 @@ impl Key {
             ..self
         }
     }
+
+    /// That it happened once, just now.
+    fn record(&self, request: String) -> AuditRecord {
+        let now = now();
+        AuditRecord {
+            what: self.what.into(),
+            principal: self.principal.clone(),
+            from: self.from.clone(),
+            reason: self.reason.into(),
+            request,
+            count: 1,
+            first_ms: now,
+            last_ms: now,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -168,54 +269,96 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_repeats_is_counted_and_not_repeated() {
+    fn what_is_new_is_written_at_once_and_what_repeats_when_the_round_is_over() {
         let mut notes = Notes::default();
-        let tenant = "t".parse().unwrap();
+        let tenant: TenantId = "t".parse().unwrap();
+        assert!(add(&mut notes, Some(&tenant), key("192.0.2.1"), "r0"));
+        assert!(add(&mut notes, Some(&tenant), key("192.0.2.1"), "r1"));
+        let new = notes.take_new();
+        let (_, record) = &new[0].records[0];
+        assert_eq!((record.count, record.request.as_str()), (2, "r0"));
         for n in 0..1000 {
-            notes.add(Some(&tenant), key("192.0.2.1"), format!("r{n}"));
+            let request = format!("again{n}");
+            let soon = add(&mut notes, Some(&tenant), key("192.0.2.1"), &request);
+            assert!(!soon);
         }
-        let written = &notes.tenants[&Some(tenant)];
-        let record = written.values().next().unwrap();
-        assert_eq!((written.len(), record.count), (1, 1000));
-        assert_eq!(record.request, "r0");
-        assert!(!notes.crowded);
+        assert!(add(&mut notes, Some(&tenant), key("192.0.2.2"), "other"));
+        let new = notes.take_new();
+        assert_eq!((new.len(), new[0].records.len()), (1, 1));
+        assert_eq!(new[0].records[0].1.from, "192.0.2.2");
+        let rest = notes.take_all();
+        let (_, record) = &rest[0].records[0];
+        assert_eq!((rest.len(), rest[0].records.len()), (1, 1));
+        assert_eq!((record.count, record.request.as_str()), (1000, "again0"));
+        assert!(notes.take_all().is_empty());
+        assert!(add(
+            &mut notes,
+            Some(&tenant),
+            key("192.0.2.1"),
+            "next round"
+        ));
     }
 
     #[test]
     fn a_flood_from_everywhere_takes_bounded_room_and_loses_no_count() {
         let mut notes = Notes::default();
+        let (mut lines, mut count) = (0, 0);
+        let mut written = |pages: Vec<Page>| {
+            for (_, record) in pages.into_iter().flat_map(|page| page.records) {
+                lines += 1;
+                count += record.count;
+            }
+        };
         for tenant in 0..100 {
             let tenant = format!("t{tenant}").parse().unwrap();
             for n in 0..500 {
-                notes.add(Some(&tenant), key(&format!("host{n}")), String::new());
+                add(&mut notes, Some(&tenant), key(&format!("host{n}")), "");
+                // However often it is written meanwhile.
+                if n % 50 == 0 {
+                    written(notes.take_new());
+                }
             }
+            let kept = notes.tenants.get(&Some(tenant)).map_or(0, BTreeMap::len);
+            assert!(kept <= AUDIT_NOTES_PER_TENANT_MAX + 2);
         }
-        let all = || notes.tenants.values().flat_map(BTreeMap::values);
-        assert_eq!(all().map(|one| one.count).sum::<u64>(), 50_000);
-        assert!(all().count() <= AUDIT_NOTES_MAX + 101, "{}", all().count());
         assert!(notes.crowded);
-        for notes in notes.tenants.values() {
-            assert!(notes.len() <= AUDIT_NOTES_PER_TENANT_MAX + 2);
-        }
+        written(notes.take_all());
+        assert_eq!(count, 50_000);
+        assert!(lines <= 2 * (AUDIT_NOTES_MAX + 101), "{lines}");
     }
 
     #[test]
-    fn after_a_crowd_it_is_written_less_often_and_then_as_before() {
+    fn after_a_crowd_rounds_are_longer_and_then_as_before() {
         let book = Notebook::default();
         assert_eq!(book.pause(), AUDIT_PAUSE);
         for n in 0..=AUDIT_NOTES_PER_TENANT_MAX {
-            book.guard().add(None, key(&n.to_string()), String::new());
+            add(&mut book.guard(), None, key(&n.to_string()), "");
         }
-        let written: u64 = book
-            .take()
-            .iter()
-            .flat_map(|(_, all)| all)
-            .map(|one| one.count)
-            .sum();
+        let all = book.guard().take_all();
+        let written = all.iter().flat_map(|page| &page.records);
+        let written: u64 = written.map(|(_, record)| record.count).sum();
         assert_eq!(written, AUDIT_NOTES_PER_TENANT_MAX as u64 + 1);
         assert_eq!(book.pause(), AUDIT_PAUSE_CROWDED);
-        assert!(book.take().is_empty());
+        assert!(book.guard().take_all().is_empty());
         assert_eq!(book.pause(), AUDIT_PAUSE);
+    }
+
+    #[test]
+    fn what_was_not_written_waits_with_what_came_meanwhile() {
+        let mut notes = Notes::default();
+        add(&mut notes, None, key("192.0.2.1"), "first");
+        let failed = notes.take_all();
+        add(&mut notes, None, key("192.0.2.1"), "second");
+        for (key, record) in failed.into_iter().flat_map(|page| page.records) {
+            notes.add(None, key, record);
+        }
+        let again = notes.take_all();
+        assert_eq!(again[0].records[0].1.count, 2);
+    }
+
+    fn add(notes: &mut Notes, tenant: Option<&TenantId>, key: Key, request: &str) -> bool {
+        let record = key.record(request.into());
+        notes.add(tenant, key, record)
     }
 
     fn key(from: &str) -> Key {

@@ -71,6 +71,28 @@ async fn a_ledger_that_fails_shows_nothing_and_answers_nothing_as_done() {
 }
 
 #[tokio::test]
+async fn a_writer_that_broke_answers_nobody_and_readiness_says_so() {
+    let authority = start(BreakingLedger {
+        inner: MemoryLedger::new(),
+    });
+    assert!(authority.is_healthy());
+    assert_eq!(
+        authority.submit(tenant("a")).await,
+        Err(WriteFailed::Unconfirmed)
+    );
+    let mut ended = authority.trouble.clone();
+    while ended.changed().await.is_ok() {}
+    assert_eq!(
+        authority.submit(tenant("b")).await,
+        Err(WriteFailed::Stopping)
+    );
+    let standing = authority.standing();
+    assert!(!standing.ready);
+    let why = standing.why_not.unwrap();
+    assert!(why.contains("restart"), "{why}");
+}
+
+#[tokio::test]
 async fn a_full_disk_refuses_and_recovers_by_itself() {
     let authority = start(FullLedger {
         inner: MemoryLedger::new(),
@@ -354,6 +376,22 @@ struct ForgetfulLedger {
     forgets: Mutex<bool>,
 }
 
+/// Has a defect.
+#[derive(Debug)]
+struct BreakingLedger {
+    inner: MemoryLedger,
+}
+
+impl BreakingLedger {
+    fn append_(&self, _: Revision, _: &[Bytes]) -> Result<(), AppendRefused> {
+        panic!("a defect, as this test wants it")
+    }
+
+    fn standing_(&self) -> Standing {
+        self.inner.standing()
+    }
+}
+
 impl FailingLedger {
     fn append_(&self, at: Revision, records: &[Bytes]) -> Result<(), AppendRefused> {
         let mut allowed = self.allowed.lock().unwrap();
@@ -450,6 +488,7 @@ macro_rules! delegate {
     };
 }
 
+delegate!(BreakingLedger);
 delegate!(FailingLedger);
 delegate!(FullLedger);
 delegate!(RacingLedger);

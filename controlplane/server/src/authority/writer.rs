@@ -179,7 +179,8 @@ impl Writer {
     ) -> (Vec<Decided>, Vec<Bytes>) {
         let (mut decided, mut records, mut bytes) = (Vec::new(), Vec::new(), 0);
         let mut next = jobs.pop_front();
-        while let Some(job) = next {
+        while let Some(mut job) = next {
+            job.command.date(now());
             let outcome = self.decide_one(&job);
             if let Ok(Some(staged)) = &outcome {
                 bytes += staged.record.len();

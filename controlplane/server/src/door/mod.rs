@@ -130,38 +130,53 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let asked = Arc::new(AtomicBool::new(false));
-        let service = WithPeer {
-            peer: self.peer,
-            asked: Arc::clone(&asked),
-            inner: TowerToHyperService::new(self.router.clone()),
-        };
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(IDLE_TIME)
-            .max_headers(HEADERS_MAX)
-            .max_header_size(HEAD_BYTES_MAX)
-            .max_buf_size(HEAD_BYTES_MAX)
-            .serve_connection(TokioIo::new(stream), service);
-        let mut connection = pin!(connection);
-        let mut first = pin!(first_request(&asked, FIRST_REQUEST_TIME));
-        let mut stopping = pin!(self.stop.cancelled());
-        let (mut waiting, mut stopped) = (true, false);
-        loop {
-            tokio::select! {
-                ended = &mut connection => {
-                    return ended.map_err(|error| reason(&error));
+        answer(stream, self.router.clone(), self.peer, &self.stop).await
+    }
+}
+
+/// Answers the requests of one connection until it ends, or until it is to stop and is not in the middle of one; says why
+/// when it was closed for taking too long. The router is told who it is as [`ConnectInfo`].
+pub(crate) async fn answer<S, T>(
+    stream: S,
+    router: Router,
+    who: T,
+    stop: &CancellationToken,
+) -> Result<(), &'static str>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: Clone + Send + Sync + 'static,
+{
+    let asked = Arc::new(AtomicBool::new(false));
+    let service = WithPeer {
+        who,
+        asked: Arc::clone(&asked),
+        inner: TowerToHyperService::new(router),
+    };
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(IDLE_TIME)
+        .max_headers(HEADERS_MAX)
+        .max_header_size(HEAD_BYTES_MAX)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    let mut first = pin!(first_request(&asked, FIRST_REQUEST_TIME));
+    let mut stopping = pin!(stop.cancelled());
+    let (mut waiting, mut stopped) = (true, false);
+    loop {
+        tokio::select! {
+            ended = &mut connection => {
+                return ended.map_err(|error| reason(&error));
+            }
+            came = &mut first, if waiting => {
+                if !came {
+                    return Err("slow_request");
                 }
-                came = &mut first, if waiting => {
-                    if !came {
-                        return Err("slow_request");
-                    }
-                    waiting = false;
-                }
-                () = &mut stopping, if !stopped => {
-                    connection.as_mut().graceful_shutdown();
-                    stopped = true;
-                }
+                waiting = false;
+            }
+            () = &mut stopping, if !stopped => {
+                connection.as_mut().graceful_shutdown();
+                stopped = true;
             }
         }
     }
@@ -185,20 +200,22 @@ fn reason(error: &hyper::Error) -> &'static str {
 }
 
 /// Tells the router who the peer is.
-struct WithPeer {
-    peer: SocketAddr,
+struct WithPeer<T> {
+    who: T,
     asked: Arc<AtomicBool>,
     inner: TowerToHyperService<Router>,
 }
 
-impl Service<hyper::Request<Incoming>> for WithPeer {
+impl<T: Clone + Send + Sync + 'static> Service<hyper::Request<Incoming>> for WithPeer<T> {
     type Response = axum::response::Response;
     type Error = std::convert::Infallible;
     type Future = <TowerToHyperService<Router> as Service<hyper::Request<Incoming>>>::Future;
 
     fn call(&self, mut request: hyper::Request<Incoming>) -> Self::Future {
         self.asked.store(true, Ordering::Relaxed);
-        request.extensions_mut().insert(ConnectInfo(self.peer));
+        request
+            .extensions_mut()
+            .insert(ConnectInfo(self.who.clone()));
         self.inner.call(request)
     }
 }

@@ -73,6 +73,10 @@ impl Refusal {
         Self::new(StatusCode::FORBIDDEN, "actor_refused", message)
     }
 
+    pub(crate) fn sign_in_again(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "sign_in_again", message)
+    }
+
     pub(crate) fn revoked(message: impl Into<String>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "revoked", message)
     }

@@ -3,6 +3,7 @@
 //! ```text
 //!   <data_dir>/ledger/00000000000000000000.log    a log of felix-journal; revision r is the record at offset r - 1
 //!   <data_dir>/ledger.snapshot                    the revision in decimal, a line end, the state; replaced as a whole
+//!   <data_dir>/ledger.lost                        there when the disk lost what was acknowledged
 //! ```
 
 use std::path::PathBuf;
@@ -17,10 +18,13 @@ use felix_model::batch::BuildRefused;
 use felix_model::{BatchBuilder, BatchOptions, Generation, Offset, Records, patch};
 use tokio::sync::watch;
 
-use super::{AppendRefused, ConfirmFailed, Ledger, ReadFailed, Standing};
+use super::{AppendRefused, ConfirmFailed, Ledger, NotWhole, ReadFailed, Standing, whole};
 
 /// The directory of the log.
 const LEDGER: &str = "ledger";
+
+/// The file that says that the log lost something; see `whole`.
+pub(super) const LOST: &str = "ledger.lost";
 
 /// Why the ledger could not be opened. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,6 +35,9 @@ pub enum OpenFailed {
     /// The disk failed beside the log.
     #[error(transparent)]
     Disk(#[from] DiskError),
+    /// The log lost what was acknowledged.
+    #[error(transparent)]
+    NotWhole(#[from] NotWhole),
 }
 
 /// A log of felix-journal that is synced before an append returns. One process at a time has it.
@@ -75,6 +82,7 @@ impl DiskLedger {
             ..LogOptions::default()
         };
         let (log, recovered) = Log::open(Arc::clone(&disk), &dir, options)?;
+        whole::check(&*disk, &data_dir.root().join(LOST), &recovered)?;
         if recovered.truncated_bytes > 0 {
             tracing::warn!(
                 bytes = recovered.truncated_bytes,
@@ -239,4 +247,4 @@ fn batch_of(
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -16,10 +16,12 @@ mod disk;
 mod memory;
 mod postgres;
 pub mod raft;
+mod whole;
 
 pub use disk::{DiskLedger, OpenFailed};
 pub use memory::MemoryLedger;
 pub use postgres::{Address, AddressRefused, PostgresLedger, PostgresRefused};
+pub use whole::NotWhole;
 
 /// Keeps one record per revision, durably, for any number of writers. Blocking: called from threads of their own, never
 /// from a task.

@@ -91,8 +91,10 @@ async fn every_route_that_changes_something_says_who_did_it() {
         assert!(answer.status < 300, "{method} {path}: {answer:?}");
     }
     let page = read(&world, &format!("{AUDIT}?after={before}")).await;
-    assert_eq!(page.items.len(), calls.len());
-    for item in &page.items {
+    // That somebody logged in before is written when it suits.
+    let changes = page.items.iter().filter(|item| item.what != "login");
+    assert_eq!(changes.clone().count(), calls.len());
+    for item in changes {
         assert_eq!(item.by.as_ref().unwrap().principal, "p:admin", "{item:?}");
     }
 }
@@ -156,19 +158,21 @@ async fn a_refusal_is_noted_once_with_its_count_and_the_first_request() {
     assert_eq!(refused.status, 403);
     world.plane.write_audit().await;
     let page = read(&world, &format!("{AUDIT}?what=refused")).await;
-    let records = page.items[0].after["records"].as_array().unwrap();
-    let strangers = records.iter().find(|one| one["count"] == 5).unwrap();
-    assert_eq!(strangers["reason"], "unauthorized");
-    assert_eq!(strangers["request"], "first");
-    assert_eq!(strangers["from"], "127.0.0.1");
-    assert!(
-        strangers.get("principal").is_none(),
-        "who proves nothing is nobody"
-    );
-    let known = records
-        .iter()
-        .find(|one| one["reason"] == "forbidden")
-        .unwrap();
+    let records = page.items.iter();
+    let records = records.flat_map(|item| item.after["records"].as_array().unwrap());
+    let of = |reason: &'static str| records.clone().filter(move |one| one["reason"] == reason);
+    // The first is written at once, and how often it came again when the round is over.
+    let strangers: Vec<_> = of("unauthorized").collect();
+    let count = strangers.iter().map(|one| one["count"].as_u64().unwrap());
+    assert_eq!(count.sum::<u64>(), 5);
+    assert!(strangers.len() <= 2, "{strangers:?}");
+    for stranger in strangers {
+        assert_eq!(stranger["request"], "first");
+        assert_eq!(stranger["from"], "127.0.0.1");
+        let nobody = stranger.get("principal").is_none();
+        assert!(nobody, "who proves nothing is nobody");
+    }
+    let known = of("forbidden").next().unwrap();
     assert_eq!(known["principal"], "p:nobody");
     let of_him = read(&world, &format!("{AUDIT}?what=refused&principal=p:nobody")).await;
     assert_eq!(of_him.items.len(), 1);

@@ -42,7 +42,12 @@ impl Answer {
 impl World {
     /// A control plane that keeps nothing, with tenants `acme` and `ops`, and namespace `acme/ns`.
     pub(crate) async fn new() -> Self {
-        let plane = ControlPlane::start_ephemeral(config()).await.unwrap();
+        Self::with(config()).await
+    }
+
+    /// The same, set up otherwise.
+    pub(crate) async fn with(config: Config) -> Self {
+        let plane = ControlPlane::start_ephemeral(config).await.unwrap();
         let admins = InitializeSpec {
             initial_admin_principals: vec!["p:admin".into()],
             ..InitializeSpec::default()

@@ -1,6 +1,7 @@
 //! Acting for somebody else.
 
-use felix_auth::Audience;
+use felix_auth::oidc::principal_id;
+use felix_auth::{Audience, Revocation, Revocations, RevokedKind};
 use serde_json::{Value, json};
 
 use crate::common::{self, Answer};
@@ -154,4 +155,88 @@ async fn a_delegated_token_ends_with_the_session_it_came_from() {
     assert_eq!(stage.login.world.delete(&path).await.status, 204);
     let refused = stage.delegate(&stage.gateway, &body(&stage.subject)).await;
     assert_eq!((refused.status, refused.code()), (401, "revoked"));
+}
+
+#[tokio::test]
+async fn a_delegated_token_is_taken_back_with_the_right_to_act_however_the_actor_held_it() {
+    let stage = Stage::new().await;
+    let world = &stage.login.world;
+    // By a role, which a group has.
+    stage
+        .login
+        .grant("role:delegates", "token.delegate", "tenant:acme")
+        .await;
+    let group = format!("group:{}#gateways", stage.login.idp.issuer);
+    stage.login.give(&group, "role:delegates").await;
+    let gateway = stage.login.upstream(|claims| {
+        claims["sub"] = json!("gateway");
+        claims["groups"] = json!(["gateways"]);
+    });
+    let own = json!({"audience": "felix-controlplane", "requested": ["token.delegate"]});
+    let rule =
+        json!({"subject": "role:delegates", "object": "tenant:acme", "action": "token.delegate"});
+    let gift = json!({"user": group, "role": "role:delegates"});
+    for (what, taken) in [("policies", &rule), ("groupings", &gift)] {
+        let path = format!("/v1/tenants/acme/rbac/{what}");
+        let actor = stage.login.exchange(&gateway, &own).await;
+        assert_eq!(actor.status, 200, "{path}: {actor:?}");
+        let actor = actor.body["felix_token"].as_str().unwrap();
+        let subject = stage.login.sign_in(&json!({ "actor_token": actor })).await;
+        let made = stage.delegate(actor, &body(&subject["felix_token"])).await;
+        assert_eq!(made.status, 200, "{path}: {made:?}");
+        let token = &made.body["access_token"];
+        assert_eq!(stage.covered_by(token).await, None, "{path}");
+        let gone = world.call("DELETE", &path, &world.admin, Some(taken)).await;
+        assert_eq!(gone.status, 204, "{path}: {gone:?}");
+        assert!(stage.covered_by(token).await.is_some(), "{path}");
+        let again = stage.delegate(actor, &body(&subject["felix_token"])).await;
+        assert_eq!((again.status, again.code()), (401, "revoked"), "{path}");
+        // It is given again for the next round.
+        assert_eq!(world.post(&path, taken).await.status, 204);
+    }
+}
+
+#[tokio::test]
+async fn a_delegated_token_ends_with_the_session_its_actor_acted_in() {
+    let stage = Stage::new().await;
+    let id = principal_id(&stage.login.idp.issuer, "gateway");
+    stage
+        .login
+        .grant(&id, "token.delegate", "tenant:acme")
+        .await;
+    let gateway = stage.login.upstream(|claims| {
+        claims["sub"] = json!("gateway");
+        claims["groups"] = json!([]);
+    });
+    let own = json!({"audience": "felix-controlplane"});
+    let actor = stage.login.exchange(&gateway, &own).await.body;
+    let token = actor["felix_token"].as_str().unwrap();
+    let subject = stage.login.sign_in(&json!({ "actor_token": token })).await;
+    let made = stage.delegate(token, &body(&subject["felix_token"])).await;
+    let delegated = &made.body["access_token"];
+    assert_eq!(stage.covered_by(delegated).await, None, "{made:?}");
+    let path = "/v1/tenants/acme/token/revoke";
+    let out = json!({"refresh_token": actor["refresh_token"]});
+    let out = stage.login.world.call("POST", path, "", Some(&out)).await;
+    assert_eq!(out.status, 204);
+    let by = stage.covered_by(delegated).await;
+    assert_eq!(by, Some(RevokedKind::Session));
+    let person = stage.covered_by(&subject["felix_token"]).await;
+    assert_eq!(person, None, "what the person holds himself stays good");
+}
+
+impl Stage {
+    /// What takes a token for brokers back, as brokers judge it: by the catalogue that they follow.
+    async fn covered_by(&self, token: &Value) -> Option<RevokedKind> {
+        let principal = self.login.principal(token, Audience::Broker).await;
+        let snapshot = self.login.world.api().catalogue().await.unwrap();
+        let entry = snapshot.catalogue.tenant("acme").unwrap();
+        let records = entry.revocations.iter().map(|record| Revocation {
+            kind: record.kind,
+            id: &record.id,
+            not_before_ms: record.not_before_ms,
+        });
+        let covers = Revocations::new(records).covers(&principal);
+        covers.map(|by| by.kind)
+    }
 }

@@ -20,7 +20,7 @@ async fn a_persons_token_becomes_a_felix_token_with_exactly_his_rights() {
         (&answer["expires_in"], &answer["token_type"]),
         (&json!(900), &json!("Bearer"))
     );
-    assert_eq!(answer["refresh_expires_in"], 2_592_000);
+    assert_eq!(answer["refresh_expires_in"], 43_200);
     let principal = login
         .principal(&answer["felix_token"], Audience::Broker)
         .await;

@@ -2,6 +2,7 @@
 
 use crate::common::{BOOTSTRAP, World, stream};
 use felix_auth::{Audience, Claims, SigningKey, mint};
+use felix_model::TimeMs;
 use serde_json::{Value, json};
 
 const STREAMS: &str = "/v1/tenants/acme/namespaces/ns/streams";
@@ -63,7 +64,7 @@ async fn the_newest_state_is_sought_only_for_who_has_a_token_whatever_the_path()
             "acme".parse().unwrap(),
             "p:admin".to_owned(),
             Audience::ControlPlane,
-            (crate::login::now(), 600),
+            (TimeMs(crate::login::now() * 1000), 600),
             Vec::new(),
         );
         let stranger = mint(&stranger, &claims).unwrap();

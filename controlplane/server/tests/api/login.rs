@@ -3,10 +3,11 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use felix_auth::{Audience, Jwks, KeySet, Principal, verify};
+use felix_controlplane::Config;
 use felix_model::TimeMs;
 use serde_json::{Value, json};
 
-use crate::common::{Answer, World, answer};
+use crate::common::{Answer, World, answer, config};
 use crate::idp::{Idp, Key};
 
 pub(crate) struct Login {
@@ -19,7 +20,12 @@ impl Login {
     /// The provider is trusted by `acme` for the audience `app`; `role:writer` may publish to `acme/ns/room.*` and read
     /// the cache `acme/ns/c`, and everybody in the provider's group `writers` has it.
     pub(crate) async fn new() -> Self {
-        let world = World::new().await;
+        Self::with(config()).await
+    }
+
+    /// The same, set up otherwise.
+    pub(crate) async fn with(config: Config) -> Self {
+        let world = World::with(config).await;
         let key = Key::ec("k1");
         let idp = Idp::start(&[&key]).await;
         let login = Self { world, idp, key };

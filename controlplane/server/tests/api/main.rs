@@ -7,6 +7,7 @@
 )]
 
 mod accounts;
+mod ages;
 mod audit;
 mod bootstrap;
 mod common;

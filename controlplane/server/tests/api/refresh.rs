@@ -254,8 +254,12 @@ async fn an_operator_ends_a_session_and_others_do_not_see_it() {
 
 fn is_refused(answer: &Answer) {
     assert_eq!(
-        (answer.status, &answer.body["message"]),
-        (403, &json!("the refresh token is not good; sign in again")),
+        (answer.status, answer.code(), &answer.body["message"]),
+        (
+            403,
+            "sign_in_again",
+            &json!("the refresh token is not good; sign in again")
+        ),
         "{answer:?}"
     );
 }

@@ -26,7 +26,7 @@ function who(me) {
 }
 async function signOut() {
     await fetch("/auth/logout", { method: "POST", headers: { "x-felix-sign-out": "1" }, credentials: "same-origin" });
-    dispatchEvent(new CustomEvent("felix:signed-out"));
+    dispatchEvent(new CustomEvent("felix:signed-out", { detail: "on purpose" }));
 }
 function explainer(me, query, signal) {
     const object = h("input", { type: "text", value: query.get("object") ?? `stream:${me.tenant}/default/orders`, spellcheck: "false", "data-search": true });

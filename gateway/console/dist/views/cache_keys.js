@@ -1,5 +1,5 @@
 import { get, put, Refused, remove } from "../api.js";
-import { commandLine, felixctl } from "../command.js";
+import { commandLine, felixctl, option } from "../command.js";
 import { decode, encodeText, preview } from "../decode.js";
 import { fill, h } from "../dom.js";
 import { bytes, duration, relative } from "../format.js";
@@ -11,10 +11,10 @@ import { state } from "../state.js";
 export async function keys(part) {
     const { root, space, cache, query, signal } = part;
     let prefix = query.get("prefix") ?? "";
-    let after = null;
+    let after = query.get("after");
     const list = h("div", {}, skeleton(5));
     const side = h("div", { class: "view" });
-    const line = commandLine(() => felixctl(space, "cache", "ls-keys", cache.cache, ...(prefix === "" ? [] : [prefix])));
+    const line = commandLine(() => felixctl(space, "cache", "ls-keys", cache.cache, prefix === "" ? null : prefix, after === null ? null : option("--after", after)));
     const open = (key) => {
         setQuery({ key });
         void entry(part, side, key, load);
@@ -26,13 +26,15 @@ export async function keys(part) {
     });
     const turn = (to) => {
         after = to;
+        setQuery({ after });
+        line.refresh();
         void load();
     };
     const search = h("input", { type: "search", value: prefix, placeholder: "Keys that begin with…  ( / )", "data-search": true, "aria-label": "Prefix" });
     root.append(h("form", { class: "row center", onsubmit: (event) => {
             event.preventDefault();
             [prefix, after] = [search.value, null];
-            setQuery({ prefix });
+            setQuery({ prefix, after });
             line.refresh();
             void load();
         } }, h("div", { class: "grow" }, search), h("button", { type: "submit" }, "List"), h("button", { type: "button", onclick: () => {
@@ -70,7 +72,7 @@ async function history(part, where, key, current) {
     const { space, cache, signal } = part;
     const past = await get(["ns", space, "caches", cache.cache, "history"], { key }, signal);
     const rows = [...past.changes].reverse().map((change) => h("tr", {}, h("td", { class: "num offset" }, change.version), h("td", { class: "preview" }, change.value === null ? h("i", { class: "muted" }, "deleted or expired") : preview(change.value, "auto")), h("td", { class: "num muted" }, change.value === null ? "" : bytes(change.value.bytes)), h("td", {}, change.version === current ? badge("now", "accent") : null)));
-    fill(where, past.changes.length === 0 ? h("p", { class: "muted" }, "The log holds no version of this key.") : h("div", { class: "table-box" }, h("table", { class: "records" }, h("tbody", {}, rows))), past.compacted ? h("p", { class: "muted" }, "Older versions were compacted away.") : null, commandLine(() => felixctl(space, "cache", "watch", cache.cache, "--key", key, "--from-offset", 0)));
+    fill(where, past.changes.length === 0 ? h("p", { class: "muted" }, "The log holds no version of this key.") : h("div", { class: "table-box" }, h("table", { class: "records" }, h("tbody", {}, rows))), past.compacted ? h("p", { class: "muted" }, "Older versions were compacted away.") : null, commandLine(() => felixctl(space, "cache", "watch", cache.cache, option("--key", key), option("--from-offset", past.changes[0]?.version ?? 0), option("--count", Math.max(1, past.changes.length)))));
 }
 function editor(part, side, found, changed) {
     const { space, cache, signal } = part;
@@ -78,9 +80,9 @@ function editor(part, side, found, changed) {
     const value = h("textarea", { rows: 5, value: text, spellcheck: "false" });
     const ttl = h("input", { type: "number", min: 0, placeholder: "for ever", size: 8 });
     const said = h("div", {});
-    const condition = found.version === null ? ["--if-absent"] : ["--if-version", String(found.version)];
-    const putLine = () => felixctl(space, "cache", "put", cache.cache, found.key, value.value, ...condition, ...(ttl.value === "" ? [] : ["--ttl", `${ttl.value}s`]));
-    const rmLine = () => felixctl(space, "cache", "rm", cache.cache, found.key, ...(found.version === null ? [] : condition), "--yes");
+    const condition = found.version === null ? option("--if-absent") : option("--if-version", found.version);
+    const putLine = () => felixctl(space, "cache", "put", cache.cache, found.key, value.value, condition, ttl.value === "" ? null : option("--ttl", `${ttl.value}s`));
+    const rmLine = () => felixctl(space, "cache", "rm", cache.cache, found.key, found.version === null ? null : condition, option("--yes"));
     const line = commandLine(putLine);
     for (const input of [value, ttl])
         input.addEventListener("input", () => line.refresh());

@@ -1,5 +1,5 @@
 import { follow } from "../api.js";
-import { commandLine, felixctl } from "../command.js";
+import { commandLine, felixctl, option } from "../command.js";
 import { preview } from "../decode.js";
 import { h } from "../dom.js";
 import { count } from "../format.js";
@@ -38,7 +38,7 @@ export async function watch({ root, space, cache, query, signal }) {
             setQuery({ prefix: search.value }, "push");
             dispatchEvent(new Event("felix:navigate-again"));
         } });
-    root.append(h("div", { class: "row center" }, dot, pauseButton, numbers, h("span", { class: "grow" }), search), lines, commandLine(() => felixctl(space, "cache", "watch", cache.cache, ...(prefix === "" ? [] : ["--prefix", prefix]))));
+    root.append(h("div", { class: "row center" }, dot, pauseButton, numbers, h("span", { class: "grow" }), search), lines, commandLine(() => felixctl(space, "cache", "watch", cache.cache, prefix === "" ? null : option("--prefix", prefix))));
     await guarded(lines, signal, () => follow(["ns", space, "caches", cache.cache, "watch"], { prefix }, signal, (told) => take(told.event, told.data), (now) => {
         dot.className = `live-dot ${now}`;
     }));

@@ -3,7 +3,7 @@ import { commandLine, felixctl } from "../command.js";
 import { fill, h } from "../dom.js";
 import { empty } from "../overlay.js";
 import { badge, heading, poll, skeleton, table } from "../parts.js";
-import { path, setQuery } from "../router.js";
+import { go, path, setQuery } from "../router.js";
 export const caches = (params) => {
     const space = params["ns"] ?? "default";
     return { title: `Caches of ${space}`, show: (context) => show(space, context) };
@@ -25,7 +25,7 @@ async function show(space, { root, query, signal }) {
     root.append(h("div", { class: "row center" }, heading(`Namespace ${space}`, "Caches"), h("span", { class: "grow" }), search), list, h("form", { class: "row center", onsubmit: (event) => {
             event.preventDefault();
             if (name.value !== "")
-                location.assign(path(space, "caches", name.value));
+                go(path(space, "caches", name.value));
         } }, h("span", { class: "muted" }, "Listed are caches that you manage or that your roles name. Another one can be opened by its name:"), name, h("button", { type: "submit" }, "Open")), commandLine(() => felixctl(space, "cache", "ls")));
     await poll(signal, 10_000, root, async () => {
         all = (await get(["ns", space, "caches"], { limit: 200 }, signal)).items;

@@ -1,5 +1,5 @@
 import { get, post } from "../api.js";
-import { commandLine, felixctl } from "../command.js";
+import { commandLine, felixctl, option } from "../command.js";
 import { preview } from "../decode.js";
 import { fill, h } from "../dom.js";
 import { plural, relative, time } from "../format.js";
@@ -13,17 +13,18 @@ export async function letters(part) {
     const standing = await get(["ns", space, "groups", stream, group], {}, signal);
     const fullest = [...standing.shards].sort((a, b) => b.dead_letters - a.dead_letters)[0]?.shard ?? 0;
     let shard = query.get("shard") === null ? fullest : Number(query.get("shard"));
-    let after = null;
+    let after = query.get("after");
     const chosen = new Set();
     const list = h("div", { class: "view" }, skeleton(4));
     const actions = h("div", { class: "row center" });
-    const words = (verb) => ["group", "dead-letters", verb, stream, group, "--shard", shard, ...[...chosen].sort((a, b) => a - b).flatMap((offset) => ["--offset", offset])];
-    const line = commandLine(() => felixctl(space, "group", "dead-letters", "ls", stream, group, "--shard", shard));
+    const words = (verb) => ["group", "dead-letters", verb, stream, group, option("--shard", shard), ...[...chosen].sort((a, b) => a - b).map((offset) => option("--offset", offset))];
+    const line = commandLine(() => felixctl(space, "group", "dead-letters", "ls", stream, group, option("--shard", shard)));
     const load = () => guarded(list, signal, async () => {
         const page = await get(["ns", space, "groups", stream, group, "letters"], { shard, after, limit: 50 }, signal);
         const next = page.next;
         fill(list, page.items.length === 0 ? empty("Nothing was set aside", "Records that workers gave up on, or that were handed out too often, come here with their reason.") : page.items.map((letter) => row(letter, chosen, draw)), next === null ? null : h("div", { class: "row end" }, h("button", { type: "button", "data-page": "next", onclick: () => {
                 after = next;
+                setQuery({ after });
                 void load();
             } }, "More")));
         draw();
@@ -31,7 +32,7 @@ export async function letters(part) {
     const act = async (verb) => {
         const offsets = [...chosen].sort((a, b) => a - b);
         const what = h("p", {}, h("b", {}, plural(offsets.length, "record")), ` of shard ${shard} `, verb === "redrive" ? "are handed out again by group " : "are dropped for good for group ", h("b", {}, group), `: ${offsets.slice(0, 20).join(", ")}${offsets.length > 20 ? ", …" : ""}`);
-        const command = commandLine(() => felixctl(space, ...words(verb), ...(verb === "discard" ? ["--yes"] : [])));
+        const command = commandLine(() => felixctl(space, ...words(verb), verb === "discard" ? option("--yes") : null));
         const sure = verb === "discard" ? { title: "Discard dead letters", what, button: "Discard", command, danger: true, typed: group } : { title: "Redrive dead letters", what, button: "Hand out again", command };
         if (!(await confirm(sure)))
             return;
@@ -40,6 +41,7 @@ export async function letters(part) {
             toast(`${plural(done.count, "record")} ${verb === "redrive" ? "handed out again" : "dropped"}`);
             chosen.clear();
             after = null;
+            setQuery({ after });
             await load();
         });
     };
@@ -53,7 +55,7 @@ export async function letters(part) {
     root.append(h("div", { class: "row center" }, shards.length > 1 ? field("Shard", select(shards, String(shard), (next) => {
         [shard, after] = [Number(next), null];
         chosen.clear();
-        setQuery({ shard });
+        setQuery({ shard, after });
         void load();
     }, "Shard")) : null, h("span", { class: "grow" }), actions), list, line);
     draw();

@@ -24,10 +24,13 @@ async function show(space, { root, query, signal }) {
             setQuery({ q: filter });
             draw();
         } });
-    root.append(h("div", { class: "row center" }, heading(`Namespace ${space}`, "Groups"), h("span", { class: "grow" }), search), list);
+    const line = commandLine(() => [...new Set(page.items.map((group) => group.stream))].slice(0, 8).map((stream) => felixctl(space, "group", "ls", stream)).join("; "));
+    root.append(h("div", { class: "row center" }, heading(`Namespace ${space}`, "Groups"), h("span", { class: "grow" }), search), list, line);
     await poll(signal, 4000, root, async () => {
         page = await get(["ns", space, "groups"], {}, signal);
         remember(space, page.items);
+        line.classList.toggle("hidden", page.items.length === 0);
+        line.refresh();
         draw();
     });
 }

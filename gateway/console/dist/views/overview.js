@@ -58,7 +58,7 @@ function drawNumbers(where, space, streams, caches, groups) {
     const behind = groups.flatMap((group) => group.shards).reduce((sum, shard) => sum + shard.lag, 0);
     const letters = groups.flatMap((group) => group.shards).reduce((sum, shard) => sum + shard.dead_letters, 0);
     const total = rates.total(space);
-    fill(where, stat("Streams", h("a", { href: path(space, "streams") }, `${count(streams.items.length)}${streams.next === null ? "" : "+"}`), plural(all.length, "shard")), stat("Throughput", rate(total.last), "records published"), stat("Kept", short(records), `records, ${bytes(size)}`), stat("Caches", h("a", { href: path(space, "caches") }, count(caches.length))), stat("Groups", h("a", { href: path(space, "groups") }, count(groups.length)), `${short(behind)} records behind`), stat("Dead letters", h("span", {}, count(letters)), letters === 0 ? "nothing was set aside" : badge("look at them", "warn")));
+    fill(where, stat("Streams", h("a", { href: path(space, "streams") }, `${count(streams.items.length)}${streams.next === null ? "" : "+"}`), plural(all.length, "shard")), stat("Throughput", rate(total.last), "records published"), stat("Kept", short(records), `records, ${bytes(size)}`), stat("Caches", h("a", { href: path(space, "caches") }, count(caches.length))), stat("Groups", h("a", { href: path(space, "groups") }, count(groups.length)), `${short(behind)} records behind`), stat("Dead letters", h("span", {}, count(letters)), letters === 0 ? "nothing was set aside" : h("a", { href: path(space, "groups") }, badge("look at them", "warn"))));
 }
 function drawBusiest(where, space, streams) {
     const ranked = streams

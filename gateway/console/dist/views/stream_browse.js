@@ -1,6 +1,6 @@
 import { get } from "../api.js";
 import { meter } from "../charts.js";
-import { commandLine, copy, felixctl } from "../command.js";
+import { commandLine, copy, felixctl, option, quote } from "../command.js";
 import { DECODERS, preview } from "../decode.js";
 import { fill, h } from "../dom.js";
 import { bytes, count, plural, time } from "../format.js";
@@ -23,6 +23,7 @@ function read(query) {
         q: query.get("q") ?? "",
         in: query.get("in") ?? "key,value,headers",
         window: number("window", 10_000),
+        shown: null,
     };
 }
 export async function browse(part) {
@@ -36,10 +37,11 @@ export async function browse(part) {
         Object.assign(look, changes);
         setQuery({ shard: look.shard === 0 ? null : look.shard, from: look.from === "newest" ? null : look.from, count: look.count === 50 ? null : look.count, as: look.as === "auto" ? null : look.as, q: look.q, in: look.in === "key,value,headers" ? null : look.in, window: look.window === 10_000 ? null : look.window });
         line.refresh();
-        return guarded(list, signal, () => (look.q === "" ? page(part, look, { say, list, reload, moved }) : search(part, look, say, list)));
+        return guarded(list, signal, () => (look.q === "" ? page(part, look, { say, list, reload, moved }) : search(part, look, { say, list, reload, moved })));
     };
-    const moved = () => {
-        form.sync();
+    const moved = (fields) => {
+        if (fields)
+            form.sync();
         line.refresh();
     };
     root.append(form.node, say, list, line);
@@ -51,9 +53,13 @@ function kindOf(from) {
     return /^\d+$/.test(from) ? "offset" : "time";
 }
 function command(space, stream, look) {
-    const from = look.from === "newest" ? "earliest" : look.from;
-    const shown = felixctl(space, "read", stream, "--from", from, "--shard", look.shard, ...(look.q === "" ? ["--count", look.count] : []));
-    return look.q === "" ? (look.from === "newest" ? `${felixctl(space, "read", stream, "--shard", look.shard)} | tail -n ${look.count}` : shown) : `${felixctl(space, "read", stream, "--from", from, "--shard", look.shard, "--json")} | grep -i -- ${JSON.stringify(look.q)}`;
+    const from = option("--from", look.from === "newest" ? (look.shown ?? "earliest") : look.from);
+    const shard = option("--shard", look.shard);
+    if (look.q === "")
+        return felixctl(space, "read", stream, from, shard, option("--count", look.count));
+    const places = { key: "%k", value: "%v", headers: "%h" };
+    const format = look.in.split(",").map((place) => places[place] ?? "").join(" ");
+    return `${felixctl(space, "read", stream, from, shard, option("--count", look.window), option("-f", `%o ${format}\\n`))} | grep -i -F -e ${quote(look.q)}`;
 }
 function controls(part, look, reload) {
     const kind = kindOf(look.from);
@@ -108,11 +114,13 @@ async function page(part, look, place, query = request(look)) {
         await guarded(list, signal, () => page(part, look, place, { shard: look.shard, before: found.previous ?? 0, count: look.count }));
     };
     const next = () => (found.next === null ? undefined : void reload({ from: String(found.next) }));
-    if (look.from !== "newest" || "from" in query || query["before"] !== "end") {
+    look.shown = found.from;
+    const chosen = look.from !== "newest" || "from" in query || query["before"] !== "end";
+    if (chosen) {
         look.from = String(found.from);
         setQuery({ from: found.from });
-        place.moved();
     }
+    place.moved(chosen);
     const last = found.records.at(-1)?.offset;
     fill(say, h("b", { "data-from": found.from }, `From offset ${count(found.from)}`), h("span", { class: "muted" }, `${plural(found.records.length, "record")}${last === undefined || last === null ? "" : `, to ${count(last)}`} · the shard holds ${count(found.start)} to ${found.end === found.start ? "nothing" : count(found.end - 1)}`), h("span", { class: "grow" }), h("button", { type: "button", class: "small", "data-page": "back", disabled: found.previous === null, onclick: () => void back() }, "← Older"), h("button", { type: "button", class: "small", "data-page": "next", disabled: found.next === null, onclick: next }, "Newer →"));
     fill(list, found.records.length === 0 ? none(space, stream.stream, found) : records(part, found.records, look.as));
@@ -159,13 +167,15 @@ async function whole(part, record) {
     const found = await get(["ns", part.space, "streams", part.stream.stream, "records", record.offset], { shard: record.shard }, part.signal);
     return found.value;
 }
-async function search(part, look, say, list) {
+async function search(part, look, { say, list, moved }) {
     const { space, stream, signal } = part;
     const shard = stream.shards.find((one) => one.shard === look.shard);
     const stop = new AbortController();
     signal.addEventListener("abort", () => stop.abort(), { once: true });
     const matches = [];
     let from = look.from === "newest" ? Math.max(shard?.start ?? 0, (shard?.end ?? 0) - look.window) : look.from;
+    look.shown = typeof from === "number" ? from : null;
+    moved(false);
     let scanned = 0;
     let finished = false;
     const draw = () => {

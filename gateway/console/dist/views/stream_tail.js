@@ -1,5 +1,5 @@
 import { follow } from "../api.js";
-import { commandLine, felixctl } from "../command.js";
+import { commandLine, felixctl, option } from "../command.js";
 import { preview } from "../decode.js";
 import { fill, h } from "../dom.js";
 import { count, time } from "../format.js";
@@ -13,6 +13,7 @@ const PLACES = new Set(["key", "value", "headers"]);
 export async function tail(part) {
     const { root, space, stream, query, signal } = part;
     const shard = query.get("shard") ?? "all";
+    const from = query.get("from") ?? "latest";
     let paused = false;
     let filter = query.get("q") ?? "";
     let [seen, dropped, hidden] = [0, 0, 0];
@@ -79,9 +80,9 @@ export async function tail(part) {
     root.append(h("div", { class: "row center" }, dot, pauseButton, h("button", { type: "button", class: "ghost", onclick: () => fill(lines) }, "Clear"), shards.length > 2 ? select(shards, shard, (next) => {
         setQuery({ shard: next === "all" ? null : next }, "push");
         dispatchEvent(new Event("felix:navigate-again"));
-    }, "Shard") : null, numbers, h("span", { class: "grow" }), find), lines, commandLine(() => felixctl(space, "sub", stream.stream, ...(shard === "all" ? [] : ["--shard", shard]))));
+    }, "Shard") : null, numbers, h("span", { class: "grow" }), find), lines, commandLine(() => felixctl(space, "sub", stream.stream, shard === "all" ? null : option("--shard", shard), from === "latest" ? null : option("--from", from))));
     draw();
-    await guarded(lines, signal, () => follow(["ns", space, "streams", stream.stream, "tail"], { shard, from: query.get("from") ?? "latest" }, signal, (told) => take(told.event, told.data), (now, why) => {
+    await guarded(lines, signal, () => follow(["ns", space, "streams", stream.stream, "tail"], { shard, from }, signal, (told) => take(told.event, told.data), (now, why) => {
         dot.className = `live-dot ${paused ? "paused" : now}`;
         dot.title = now === "live" ? "live" : `interrupted: ${why}; going on by itself`;
     }));

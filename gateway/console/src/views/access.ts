@@ -44,7 +44,7 @@ function who(me: Me): HTMLElement {
 /** Ends the sign-in at the gateway; every live view of it ends with it. */
 async function signOut(): Promise<void> {
   await fetch("/auth/logout", { method: "POST", headers: { "x-felix-sign-out": "1" }, credentials: "same-origin" });
-  dispatchEvent(new CustomEvent("felix:signed-out"));
+  dispatchEvent(new CustomEvent("felix:signed-out", { detail: "on purpose" }));
 }
 
 function explainer(me: Me, query: URLSearchParams, signal: AbortSignal): HTMLElement {

@@ -1,7 +1,7 @@
 /** Keys of a cache, and the entry of one of them: value, version, history, editing under the version that was seen. */
 
 import { get, put, Refused, remove } from "../api.js";
-import { commandLine, felixctl } from "../command.js";
+import { commandLine, felixctl, option } from "../command.js";
 import { decode, encodeText, preview } from "../decode.js";
 import { fill, h, type Child } from "../dom.js";
 import { bytes, duration, relative } from "../format.js";
@@ -16,10 +16,10 @@ import type { CachePart } from "./cache.js";
 export async function keys(part: CachePart): Promise<void> {
   const { root, space, cache, query, signal } = part;
   let prefix = query.get("prefix") ?? "";
-  let after: string | null = null;
+  let after = query.get("after");
   const list = h("div", {}, skeleton(5));
   const side = h("div", { class: "view" });
-  const line = commandLine(() => felixctl(space, "cache", "ls-keys", cache.cache, ...(prefix === "" ? [] : [prefix])));
+  const line = commandLine(() => felixctl(space, "cache", "ls-keys", cache.cache, prefix === "" ? null : prefix, after === null ? null : option("--after", after)));
   const open = (key: string) => {
     setQuery({ key });
     void entry(part, side, key, load);
@@ -41,6 +41,8 @@ export async function keys(part: CachePart): Promise<void> {
     });
   const turn = (to: string | null) => {
     after = to;
+    setQuery({ after });
+    line.refresh();
     void load();
   };
   const search = h("input", { type: "search", value: prefix, placeholder: "Keys that begin with…  ( / )", "data-search": true, "aria-label": "Prefix" });
@@ -50,7 +52,7 @@ export async function keys(part: CachePart): Promise<void> {
       { class: "row center", onsubmit: (event: Event) => {
         event.preventDefault();
         [prefix, after] = [search.value, null];
-        setQuery({ prefix });
+        setQuery({ prefix, after });
         line.refresh();
         void load();
       } },
@@ -137,7 +139,7 @@ async function history(part: CachePart, where: HTMLElement, key: string, current
     where,
     past.changes.length === 0 ? h("p", { class: "muted" }, "The log holds no version of this key.") : h("div", { class: "table-box" }, h("table", { class: "records" }, h("tbody", {}, rows))),
     past.compacted ? h("p", { class: "muted" }, "Older versions were compacted away.") : null,
-    commandLine(() => felixctl(space, "cache", "watch", cache.cache, "--key", key, "--from-offset", 0)),
+    commandLine(() => felixctl(space, "cache", "watch", cache.cache, option("--key", key), option("--from-offset", past.changes[0]?.version ?? 0), option("--count", Math.max(1, past.changes.length)))),
   );
 }
 
@@ -148,9 +150,9 @@ function editor(part: CachePart, side: HTMLElement, found: Entry, changed: () =>
   const value = h("textarea", { rows: 5, value: text, spellcheck: "false" });
   const ttl = h("input", { type: "number", min: 0, placeholder: "for ever", size: 8 });
   const said = h("div", {});
-  const condition = found.version === null ? ["--if-absent"] : ["--if-version", String(found.version)];
-  const putLine = () => felixctl(space, "cache", "put", cache.cache, found.key, value.value, ...condition, ...(ttl.value === "" ? [] : ["--ttl", `${ttl.value}s`]));
-  const rmLine = () => felixctl(space, "cache", "rm", cache.cache, found.key, ...(found.version === null ? [] : condition), "--yes");
+  const condition = found.version === null ? option("--if-absent") : option("--if-version", found.version);
+  const putLine = () => felixctl(space, "cache", "put", cache.cache, found.key, value.value, condition, ttl.value === "" ? null : option("--ttl", `${ttl.value}s`));
+  const rmLine = () => felixctl(space, "cache", "rm", cache.cache, found.key, found.version === null ? null : condition, option("--yes"));
   const line = commandLine(putLine);
   for (const input of [value, ttl]) input.addEventListener("input", () => line.refresh());
   const run = async (what: () => Promise<unknown>, done: string) => {

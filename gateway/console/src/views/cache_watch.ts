@@ -1,7 +1,7 @@
 /** Changes of a cache as they are committed. */
 
 import { follow } from "../api.js";
-import { commandLine, felixctl } from "../command.js";
+import { commandLine, felixctl, option } from "../command.js";
 import { preview } from "../decode.js";
 import { h } from "../dom.js";
 import { count } from "../format.js";
@@ -43,7 +43,7 @@ export async function watch({ root, space, cache, query, signal }: CachePart): P
   root.append(
     h("div", { class: "row center" }, dot, pauseButton, numbers, h("span", { class: "grow" }), search),
     lines,
-    commandLine(() => felixctl(space, "cache", "watch", cache.cache, ...(prefix === "" ? [] : ["--prefix", prefix]))),
+    commandLine(() => felixctl(space, "cache", "watch", cache.cache, prefix === "" ? null : option("--prefix", prefix))),
   );
   await guarded(lines, signal, () =>
     follow(["ns", space, "caches", cache.cache, "watch"], { prefix }, signal, (told) => take(told.event, told.data), (now) => {

@@ -5,7 +5,7 @@ import { commandLine, felixctl } from "../command.js";
 import { fill, h } from "../dom.js";
 import { empty } from "../overlay.js";
 import { badge, heading, poll, skeleton, table } from "../parts.js";
-import { path, setQuery, type Context, type View } from "../router.js";
+import { go, path, setQuery, type Context, type View } from "../router.js";
 import type { Cache, Page } from "../types.js";
 
 export const caches = (params: Readonly<Record<string, string>>): View => {
@@ -32,7 +32,7 @@ async function show(space: string, { root, query, signal }: Context): Promise<vo
     list,
     h("form", { class: "row center", onsubmit: (event: Event) => {
       event.preventDefault();
-      if (name.value !== "") location.assign(path(space, "caches", name.value));
+      if (name.value !== "") go(path(space, "caches", name.value));
     } }, h("span", { class: "muted" }, "Listed are caches that you manage or that your roles name. Another one can be opened by its name:"), name, h("button", { type: "submit" }, "Open")),
     commandLine(() => felixctl(space, "cache", "ls")),
   );

@@ -2,7 +2,7 @@
 
 import { get, post } from "../api.js";
 import { bars, track } from "../charts.js";
-import { commandLine, felixctl } from "../command.js";
+import { commandLine, felixctl, option } from "../command.js";
 import { fill, h } from "../dom.js";
 import { count, short } from "../format.js";
 import { confirm, guarded, toast } from "../overlay.js";
@@ -90,7 +90,7 @@ function mover(part: GroupPart, first: Group): HTMLElement {
   const kind = select([["earliest", "oldest record"], ["latest", "end: skip everything"], ["offset", "offset"], ["time", "time"]], query.get("to") ?? "earliest", () => changed(), "Move to");
   const shard = select([["all", "all shards"], ...first.shards.map((one) => [String(one.shard), `shard ${one.shard}`] as const)], "all", () => changed(), "Shards");
   const target = () => (kind.value === "offset" || kind.value === "time" ? at.value.trim() : kind.value);
-  const line = () => felixctl(space, "group", "seek", stream, name, "--to", target() || "earliest", ...(shard.value === "all" ? [] : ["--shard", shard.value]));
+  const line = () => felixctl(space, "group", "seek", stream, name, option("--to", target() || "earliest"), shard.value === "all" ? null : option("--shard", shard.value));
   const shown = commandLine(line);
   const changed = () => {
     at.classList.toggle("hidden", kind.value !== "offset" && kind.value !== "time");

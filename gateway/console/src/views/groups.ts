@@ -30,10 +30,14 @@ async function show(space: string, { root, query, signal }: Context): Promise<vo
     setQuery({ q: filter });
     draw();
   } });
-  root.append(h("div", { class: "row center" }, heading(`Namespace ${space}`, "Groups"), h("span", { class: "grow" }), search), list);
+  // The command line lists the groups of one stream; several are several commands.
+  const line = commandLine(() => [...new Set(page.items.map((group) => group.stream))].slice(0, 8).map((stream) => felixctl(space, "group", "ls", stream)).join("; "));
+  root.append(h("div", { class: "row center" }, heading(`Namespace ${space}`, "Groups"), h("span", { class: "grow" }), search), list, line);
   await poll(signal, 4000, root, async () => {
     page = await get<Page<Group>>(["ns", space, "groups"], {}, signal);
     remember(space, page.items);
+    line.classList.toggle("hidden", page.items.length === 0);
+    line.refresh();
     draw();
   });
 }

@@ -79,7 +79,7 @@ function drawNumbers(where: HTMLElement, space: string, streams: Page<Stream>, c
     stat("Kept", short(records), `records, ${bytes(size)}`),
     stat("Caches", h("a", { href: path(space, "caches") }, count(caches.length))),
     stat("Groups", h("a", { href: path(space, "groups") }, count(groups.length)), `${short(behind)} records behind`),
-    stat("Dead letters", h("span", {}, count(letters)), letters === 0 ? "nothing was set aside" : badge("look at them", "warn")),
+    stat("Dead letters", h("span", {}, count(letters)), letters === 0 ? "nothing was set aside" : h("a", { href: path(space, "groups") }, badge("look at them", "warn"))),
   );
 }
 

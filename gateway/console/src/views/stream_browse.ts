@@ -2,7 +2,7 @@
 
 import { get } from "../api.js";
 import { meter } from "../charts.js";
-import { commandLine, copy, felixctl } from "../command.js";
+import { commandLine, copy, felixctl, option, quote } from "../command.js";
 import { DECODERS, preview, type Decoder } from "../decode.js";
 import { fill, h, type Child } from "../dom.js";
 import { bytes, count, plural, time } from "../format.js";
@@ -25,6 +25,8 @@ interface Look {
   q: string;
   in: string;
   window: number;
+  /** Where what is shown begins, once it is there. */
+  shown: number | null;
 }
 
 function read(query: URLSearchParams): Look {
@@ -41,6 +43,7 @@ function read(query: URLSearchParams): Look {
     q: query.get("q") ?? "",
     in: query.get("in") ?? "key,value,headers",
     window: number("window", 10_000),
+    shown: null,
   };
 }
 
@@ -55,11 +58,11 @@ export async function browse(part: Part): Promise<void> {
     Object.assign(look, changes);
     setQuery({ shard: look.shard === 0 ? null : look.shard, from: look.from === "newest" ? null : look.from, count: look.count === 50 ? null : look.count, as: look.as === "auto" ? null : look.as, q: look.q, in: look.in === "key,value,headers" ? null : look.in, window: look.window === 10_000 ? null : look.window });
     line.refresh();
-    return guarded(list, signal, () => (look.q === "" ? page(part, look, { say, list, reload, moved }) : search(part, look, say, list)));
+    return guarded(list, signal, () => (look.q === "" ? page(part, look, { say, list, reload, moved }) : search(part, look, { say, list, reload, moved })));
   };
-  // Where the page begins is known when it is there; the fields and the command then say so.
-  const moved = () => {
-    form.sync();
+  // Where the page begins is known when it is there; the command then says so, and the fields if they were not left to choose.
+  const moved = (fields: boolean) => {
+    if (fields) form.sync();
     line.refresh();
   };
   root.append(form.node, say, list, line);
@@ -73,7 +76,7 @@ interface Place {
   say: HTMLElement;
   list: HTMLElement;
   reload: Reload;
-  moved(): void;
+  moved(fields: boolean): void;
 }
 
 /** Which of the ways to begin a position is. */
@@ -83,9 +86,12 @@ function kindOf(from: string): string {
 }
 
 function command(space: string, stream: string, look: Look): string {
-  const from = look.from === "newest" ? "earliest" : look.from;
-  const shown = felixctl(space, "read", stream, "--from", from, "--shard", look.shard, ...(look.q === "" ? ["--count", look.count] : []));
-  return look.q === "" ? (look.from === "newest" ? `${felixctl(space, "read", stream, "--shard", look.shard)} | tail -n ${look.count}` : shown) : `${felixctl(space, "read", stream, "--from", from, "--shard", look.shard, "--json")} | grep -i -- ${JSON.stringify(look.q)}`;
+  const from = option("--from", look.from === "newest" ? (look.shown ?? "earliest") : look.from);
+  const shard = option("--shard", look.shard);
+  if (look.q === "") return felixctl(space, "read", stream, from, shard, option("--count", look.count));
+  const places = { key: "%k", value: "%v", headers: "%h" };
+  const format = look.in.split(",").map((place) => places[place as keyof typeof places] ?? "").join(" ");
+  return `${felixctl(space, "read", stream, from, shard, option("--count", look.window), option("-f", `%o ${format}\\n`))} | grep -i -F -e ${quote(look.q)}`;
 }
 
 function controls(part: Part, look: Look, reload: Reload): { node: HTMLElement; sync(): void } {
@@ -155,11 +161,13 @@ async function page(part: Part, look: Look, place: Place, query = request(look))
     await guarded(list, signal, () => page(part, look, place, { shard: look.shard, before: found.previous ?? 0, count: look.count }));
   };
   const next = () => (found.next === null ? undefined : void reload({ from: String(found.next) }));
-  if (look.from !== "newest" || "from" in query || query["before"] !== "end") {
+  look.shown = found.from;
+  const chosen = look.from !== "newest" || "from" in query || query["before"] !== "end";
+  if (chosen) {
     look.from = String(found.from);
     setQuery({ from: found.from });
-    place.moved();
   }
+  place.moved(chosen);
   const last = found.records.at(-1)?.offset;
   fill(
     say,
@@ -224,13 +232,15 @@ async function whole(part: Pick<Part, "space" | "stream" | "signal">, record: Re
 }
 
 /** Goes through a window of the shard piece by piece, shows what was found so far, and can be stopped. */
-async function search(part: Part, look: Look, say: HTMLElement, list: HTMLElement): Promise<void> {
+async function search(part: Part, look: Look, { say, list, moved }: Place): Promise<void> {
   const { space, stream, signal } = part;
   const shard = stream.shards.find((one) => one.shard === look.shard);
   const stop = new AbortController();
   signal.addEventListener("abort", () => stop.abort(), { once: true });
   const matches: Rec[] = [];
   let from: string | number = look.from === "newest" ? Math.max(shard?.start ?? 0, (shard?.end ?? 0) - look.window) : look.from;
+  look.shown = typeof from === "number" ? from : null;
+  moved(false);
   let scanned = 0;
   let finished = false;
   const draw = () => {

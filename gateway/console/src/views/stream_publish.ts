@@ -1,7 +1,7 @@
 /** Publishing one record. */
 
 import { post } from "../api.js";
-import { commandLine, felixctl } from "../command.js";
+import { commandLine, felixctl, option } from "../command.js";
 import { encodeText } from "../decode.js";
 import { fill, h } from "../dom.js";
 import { bytes } from "../format.js";
@@ -27,7 +27,7 @@ export function publish({ root, space, stream, signal, query }: Part): void {
     const at = line.indexOf("=");
     return at === -1 ? { name: line.trim(), value: "" } : { name: line.slice(0, at).trim(), value: line.slice(at + 1) };
   });
-  const words = () => ["pub", stream.stream, value.value, ...(key.value === "" ? [] : ["--key", key.value]), ...pairs().flatMap((pair) => ["-H", `${pair.name}=${pair.value}`])];
+  const words = () => ["pub", stream.stream, value.value, key.value === "" ? null : option("--key", key.value), ...pairs().map((pair) => option("-H", `${pair.name}=${pair.value}`))];
   const line = commandLine(() => felixctl(space, ...words()));
   const changed = () => {
     line.refresh();

@@ -1,7 +1,7 @@
 /** Records as they come. What is kept is bounded, and what was not shown is counted. */
 
 import { follow } from "../api.js";
-import { commandLine, felixctl } from "../command.js";
+import { commandLine, felixctl, option } from "../command.js";
 import { preview } from "../decode.js";
 import { fill, h } from "../dom.js";
 import { count, time } from "../format.js";
@@ -21,6 +21,7 @@ const PLACES: ReadonlySet<string> = new Set(["key", "value", "headers"]);
 export async function tail(part: Part): Promise<void> {
   const { root, space, stream, query, signal } = part;
   const shard = query.get("shard") ?? "all";
+  const from = query.get("from") ?? "latest";
   let paused = false;
   let filter = query.get("q") ?? "";
   let [seen, dropped, hidden] = [0, 0, 0];
@@ -94,13 +95,13 @@ export async function tail(part: Part): Promise<void> {
       find,
     ),
     lines,
-    commandLine(() => felixctl(space, "sub", stream.stream, ...(shard === "all" ? [] : ["--shard", shard]))),
+    commandLine(() => felixctl(space, "sub", stream.stream, shard === "all" ? null : option("--shard", shard), from === "latest" ? null : option("--from", from))),
   );
   draw();
   await guarded(lines, signal, () =>
     follow(
       ["ns", space, "streams", stream.stream, "tail"],
-      { shard, from: query.get("from") ?? "latest" },
+      { shard, from },
       signal,
       (told) => take(told.event, told.data),
       (now, why) => {

@@ -56,7 +56,7 @@ impl Fake {
     fn exchange(&self) -> Exchange {
         Exchange {
             controlplane_url: self.url.clone(),
-            ca_file: None,
+            tls: crate::trust::Tls::default(),
             tenant: "dev".into(),
             timeout: Duration::from_secs(5),
         }

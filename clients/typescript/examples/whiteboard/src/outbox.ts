@@ -12,9 +12,16 @@ const IN_FLIGHT = 8;
 /** Edits that may wait for a connection. */
 const WAITING_MAX = 2_000;
 
+/** Edits that this one is, or is about. */
+function mentions(edit: Edit): readonly string[] {
+  if ("target" in edit) return [edit.id, edit.target];
+  return "ids" in edit ? [edit.id, ...edit.ids] : [edit.id];
+}
+
 export class Outbox {
+  /** In the order in which they were made, which is that of the map. */
   readonly #edits = new Map<string, Edit>();
-  #order: Edit[] = [];
+  readonly #sent = new Set<string>();
   #inFlight = 0;
   #paused = false;
 
@@ -35,36 +42,48 @@ export class Outbox {
 
   add(edit: Edit): void {
     this.#edits.set(edit.id, edit);
-    this.#order.push(edit);
     this.#pump();
   }
 
   /** It stands in the log. True when it was one of ours that waited. */
   confirm(id: string): boolean {
-    return this.#edits.delete(id);
+    const ours = this.#edits.delete(id);
+    this.#sent.delete(id);
+    if (ours) this.#pump();
+    return ours;
   }
 
   forget(): void {
     this.#edits.clear();
-    this.#order = [];
+    this.#sent.clear();
   }
 
   #pump(): void {
-    while (!this.#paused && this.#inFlight < IN_FLIGHT) {
-      const edit = this.#order.shift();
-      if (edit === undefined) return;
-      if (!this.#edits.has(edit.id)) continue;
-      this.#inFlight += 1;
-      void this.#send(edit).finally(() => {
-        this.#inFlight -= 1;
-        this.#pump();
-      });
+    if (this.#paused) return;
+    const before = new Set<string>();
+    for (const edit of this.#edits.values()) {
+      if (this.#inFlight >= IN_FLIGHT) return;
+      const about = mentions(edit);
+      // What it takes back, erases or moves is not there yet; sent now it could come first, and would count for nothing.
+      if (!this.#sent.has(edit.id) && about.some((id) => before.has(id))) return;
+      for (const id of about) before.add(id);
+      if (!this.#sent.has(edit.id)) this.#begin(edit);
     }
+  }
+
+  #begin(edit: Edit): void {
+    this.#inFlight += 1;
+    this.#sent.add(edit.id);
+    void this.#send(edit).finally(() => {
+      this.#inFlight -= 1;
+      this.#pump();
+    });
   }
 
   async #send(edit: Edit): Promise<void> {
     try {
       await this.client.publish(this.stream, writeEdit(edit));
+      // It comes back with the log; `#sent` keeps it from going out twice until then.
     } catch (error) {
       if (error instanceof OutcomeUnknownError) return this.#again(edit, 0);
       if (error instanceof RateLimitedError) return this.#again(edit, error.retryAfterMs);
@@ -72,13 +91,14 @@ export class Outbox {
       if (error instanceof ClosedError || !(error instanceof FelixError)) return;
       if (error.retry !== "no") return this.#again(edit, 500);
       this.#edits.delete(edit.id);
+      this.#sent.delete(edit.id);
       this.gaveUp(edit, error);
     }
   }
 
   /** In its old place, so that the order in which one person drew is kept as far as it can be. */
   #again(edit: Edit, afterMs: number): void {
-    this.#order.unshift(edit);
+    this.#sent.delete(edit.id);
     if (afterMs === 0 || this.#paused) return;
     this.#paused = true;
     setTimeout(() => {

@@ -54,6 +54,7 @@ export function showConnection(state: State, pending: number, catchingUp: boolea
   const kept = pending > 0 && state !== "connected" ? ` · ${pending} to send` : "";
   find("#connection").dataset["state"] = busy ? "busy" : state;
   find("#connection-text").textContent = busy ? (catchingUp ? "Catching up…" : "Saving…") : words[state] + kept;
+  find("#retry").hidden = state !== "waiting" && state !== "suspended";
   document.documentElement.dataset["connection"] = state;
 }
 

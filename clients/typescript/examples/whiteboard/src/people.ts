@@ -28,6 +28,9 @@ export const FADES_AFTER_MS = 8_000;
 /** Strokes under way are shown to others up to this many points. */
 const SKETCH_POINTS = 900;
 
+/** Cursors that are kept; of tabs that went without a word the one that was still for longest goes first. */
+const CURSORS_MAX = 200;
+
 const COLORS = ["#e8590c", "#2f9e44", "#1c7ed6", "#9c36b5", "#c2255c", "#0c8599", "#e67700", "#5f3dc4", "#087f5b", "#a61e4d"];
 
 /** A colour for a person: the same everywhere. */
@@ -48,6 +51,8 @@ export class People {
   readonly cursors = new Map<string, Cursor>();
   readonly #presence: Presence;
   readonly #ending = new AbortController();
+  #everybody: readonly Person[] = [];
+  readonly #byTab = new Map<string, Person>();
   #sent = 0;
   #waiting: (() => void) | null = null;
 
@@ -58,7 +63,10 @@ export class People {
     private readonly moved: () => void,
   ) {
     this.#presence = client.presence(ALIAS.presence, { key: this.tab, data: { name, color: colorOf(name) } });
-    this.#presence.on("change", () => this.changed());
+    this.#presence.on("change", () => {
+      this.#read();
+      this.changed();
+    });
     this.#presence.on("leave", ({ key }) => {
       this.cursors.delete(key);
       this.moved();
@@ -68,17 +76,24 @@ export class People {
 
   /** Everybody, this person first. */
   get everybody(): readonly Person[] {
+    return this.#everybody;
+  }
+
+  person(tab: string): Person | undefined {
+    return this.#byTab.get(tab);
+  }
+
+  /** Once for each change, and not for each cursor of each frame. */
+  #read(): void {
     const people = this.#presence.members.map((member): Person => {
       const data = (member.json() ?? {}) as { name?: unknown; color?: unknown };
       const name = typeof data.name === "string" ? data.name.slice(0, 60) : "somebody";
       const color = typeof data.color === "string" && /^#[0-9a-f]{6}$/i.test(data.color) ? data.color : colorOf(name);
       return { tab: member.key, name, color, me: member.key === this.tab };
     });
-    return people.sort((a, b) => Number(b.me) - Number(a.me) || a.name.localeCompare(b.name));
-  }
-
-  person(tab: string): Person | undefined {
-    return this.everybody.find((person) => person.tab === tab);
+    this.#everybody = people.sort((a, b) => Number(b.me) - Number(a.me) || a.name.localeCompare(b.name));
+    this.#byTab.clear();
+    for (const person of people) this.#byTab.set(person.tab, person);
   }
 
   /** Where this person points, and what is being drawn. Sent at most every 50 ms, the last one always. */
@@ -115,9 +130,12 @@ export class People {
     }
     if (!Array.isArray(value)) return;
     const [tab, x, y, sketch] = value as unknown[];
-    if (typeof tab !== "string" || tab === this.tab || !Number.isFinite(x) || !Number.isFinite(y) || this.cursors.size > 200) return;
+    if (typeof tab !== "string" || tab === this.tab || !Number.isFinite(x) || !Number.isFinite(y)) return;
     const edit = sketch === undefined ? null : readEdit(sketch);
     const drawn = edit?.kind === "stroke" || edit?.kind === "shape" ? edit : null;
+    this.cursors.delete(tab);
+    const [stillest] = this.cursors.keys();
+    if (this.cursors.size >= CURSORS_MAX && stillest !== undefined) this.cursors.delete(stillest);
     this.cursors.set(tab, { tab, at: { x: x as number, y: y as number }, seen: performance.now(), sketch: drawn });
     this.moved();
   }

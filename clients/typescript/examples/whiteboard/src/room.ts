@@ -96,6 +96,14 @@ export class Room {
     return edit;
   }
 
+  /** Edits of an earlier visit that may not have been sent. One that was counts once. */
+  resume(edits: readonly Edit[]): void {
+    for (const edit of edits) {
+      this.outbox.add(edit);
+      this.events.pending(edit, 1);
+    }
+  }
+
   undo(): void {
     const target = this.#undo.pop();
     if (target === undefined) return;
@@ -192,6 +200,8 @@ export class Room {
     if (board === null || board.next <= this.board.next) return;
     this.board = board;
     this.events.board(board);
+    // Their records are among those that were not read.
+    for (const edit of this.outbox.pending) if (board.has(edit.id) && this.outbox.confirm(edit.id)) this.events.pending(edit, -1);
     this.events.failed("Older edits were no longer there; the board was read from its snapshot.");
   }
 

@@ -1,7 +1,7 @@
 //! Delegation: a gateway acts for a person with a token that says so (RFC 8693).
 
 use axum::extract::{Path, State};
-use felix_auth::{Action, Audience, Claims, Permission, Principal, Resource};
+use felix_auth::{Action, ActorToken, Audience, Claims, Permission, Principal, Resource};
 use felix_meta::http::{DelegateAnswer, DelegateSpec, GRANT_TYPE_EXCHANGE, Hidden, TOKEN_TYPE_JWT};
 use felix_model::TenantId;
 
@@ -45,7 +45,7 @@ pub(crate) async fn delegate(
         })?;
     must_be_for(&app, &subject, &actor.subject)?;
     let permissions = narrowed(&subject, pairs)?;
-    answer(&app, &tenant, &subject, &actor.subject, permissions).map(Unkept)
+    answer(&app, &tenant, &subject, actor, permissions).map(Unkept)
 }
 
 fn read(spec: &DelegateSpec) -> Result<Option<Vec<Permission>>, Refusal> {
@@ -101,7 +101,7 @@ fn answer(
     app: &App,
     tenant: &TenantId,
     subject: &Principal,
-    actor: &str,
+    actor: &Principal,
     permissions: Vec<Permission>,
 ) -> Result<DelegateAnswer, Refusal> {
     let catalogue = app.authority.catalogue();
@@ -110,8 +110,12 @@ fn answer(
     if let Some(by) = concerning(entry, subject).covers(subject) {
         return Err(Refusal::revoked(format!("`subject_token`: {by}")));
     }
-    let at = now().0 / 1000;
-    let left = (subject.expires_at_ms.0 / 1000).saturating_sub(at);
+    // Likewise the right to act: what takes it away from now on covers the new token, by what `act` says of the actor's.
+    if let Some(by) = concerning(entry, actor).covers(actor) {
+        return Err(Refusal::revoked(by.to_string()));
+    }
+    let at = now();
+    let left = (subject.expires_at_ms.0 / 1000).saturating_sub(at.0 / 1000);
     let life = left.min(app.config.exchange_token_ttl_seconds);
     if life == 0 {
         return Err(Refusal::unauthorized("`subject_token`: the token ran out"));
@@ -123,7 +127,8 @@ fn answer(
         (at, life),
         permissions,
     );
-    claims.actor = Some(actor.to_owned());
+    claims.actor = Some(actor.subject.to_string());
+    claims.actor_token = Some(ActorToken::of(actor));
     claims.session = subject.session.as_deref().map(str::to_owned);
     claims.roles = subject.roles.iter().map(|role| (**role).into()).collect();
     claims.idp = subject.idp.as_deref().map(str::to_owned);

@@ -18,8 +18,9 @@ use felix_model::{TenantId, TimeMs};
 
 use super::ask::Wanted;
 use super::mint::{Holder, Terms, mint_again, mint_for};
-use super::{caller_place, entry_where, login, not_accepted};
+use super::{caller_place, login, newest, not_accepted};
 use crate::app::App;
+use crate::authority::WriteFailed;
 use crate::clock::now;
 use crate::http::body::{Raw, Unkept};
 use crate::http::caller::Ticket;
@@ -75,8 +76,7 @@ async fn person(app: &App, tenant: &str, bearer: &str) -> Result<Believed, Refus
         app.stats.auth_rejected(refused.code());
         Refusal::unauthorized(refused.to_string())
     })?;
-    let trusts = |entry: &TenantEntry| entry.issuers.contains_key(token.issuer());
-    let entry = entry_where(app, tenant, trusts).await?;
+    let entry = newest(app, tenant).await?;
     let issuer = entry
         .as_ref()
         .and_then(|entry| entry.issuers.get(token.issuer()));
@@ -85,6 +85,7 @@ async fn person(app: &App, tenant: &str, bearer: &str) -> Result<Believed, Refus
         return Err(stranger(app, &token).await);
     };
     let vouched = vouch(app, &token, issuer).await?;
+    leave_groups(app, (&tenant, entry), &vouched).await?;
     let principal = PrincipalRecord {
         principal_id: vouched.principal_id.clone(),
         issuer: vouched.issuer.clone(),
@@ -100,15 +101,57 @@ async fn person(app: &App, tenant: &str, bearer: &str) -> Result<Believed, Refus
 }
 
 fn holder(vouched: Vouched) -> Holder {
-    let issuer = vouched.issuer;
-    let groups = vouched.groups.iter();
     Holder {
+        groups: groups_of(&vouched),
         principal_id: vouched.principal_id,
-        groups: groups
-            .map(|name| format!("group:{issuer}#{name}"))
-            .collect(),
-        issuer: Some(issuer),
+        issuer: Some(vouched.issuer),
     }
+}
+
+/// His groups as rules name them.
+fn groups_of(vouched: &Vouched) -> Vec<String> {
+    let issuer = &vouched.issuer;
+    let names = vouched.groups.iter();
+    names.map(|name| format!("group:{issuer}#{name}")).collect()
+}
+
+/// Ends the sessions of somebody that rest on a group in which he is no longer, so that what his provider says now counts
+/// everywhere and not only where he signs in. It counts from when the provider said it: an older token, which a page may
+/// still hold, is no news of a session that began after it, and one without groups says nothing of them.
+async fn leave_groups(
+    app: &App,
+    (tenant, entry): (&TenantId, &TenantEntry),
+    vouched: &Vouched,
+) -> Result<(), Refusal> {
+    if !vouched.groups_are_told {
+        return Ok(());
+    }
+    let groups = groups_of(vouched);
+    let said_ms = vouched.issued_at.saturating_mul(1000).saturating_add(999);
+    let is_stale = |session: &&Arc<SessionRecord>| {
+        session.issuer.as_deref() == Some(&vouched.issuer)
+            && session.created_at_ms.0 <= said_ms
+            && session.groups.iter().any(|group| !groups.contains(group))
+    };
+    let sessions = entry.sessions.of(&vouched.principal_id);
+    let stale: Vec<String> = sessions
+        .filter(is_stale)
+        .map(|session| session.session_id.clone())
+        .collect();
+    for session_id in stale {
+        let command = Command::EndSession {
+            tenant_id: tenant.clone(),
+            session_id,
+            reason: "its owner left a group".into(),
+            now_ms: now(),
+        };
+        match app.authority.submit(command).await {
+            // It is gone already, which is as good.
+            Ok(_) | Err(WriteFailed::Refused(_)) => {}
+            Err(failed) => return Err(failed.into()),
+        }
+    }
+    Ok(())
 }
 
 async fn vouch(
@@ -166,8 +209,7 @@ async fn account(app: &App, tenant: &str, bearer: &str) -> Result<Believed, Refu
         app.stats.auth_rejected("service_key_malformed");
         Refusal::unauthorized("not a service account key")
     })?;
-    let knows = |entry: &TenantEntry| find_key(entry, &credential.key_id).is_some();
-    let entry = entry_where(app, tenant, knows).await?;
+    let entry = newest(app, tenant).await?;
     let found = entry
         .as_ref()
         .and_then(|entry| find_key(entry, &credential.key_id));
@@ -208,14 +250,12 @@ impl FoundKey {
 }
 
 fn find_key(entry: &TenantEntry, key_id: &str) -> Option<FoundKey> {
-    entry.service_accounts.iter().find_map(|(_, account)| {
-        let key = account.keys.iter().find(|key| key.key_id == key_id)?;
-        Some(FoundKey {
-            account: account.name.clone(),
-            disabled: account.disabled,
-            secret_sha256: key.secret_sha256.clone(),
-            expires_at_ms: key.expires_at_ms,
-        })
+    let (account, key) = entry.service_accounts.find_key(key_id)?;
+    Some(FoundKey {
+        account: account.name.clone(),
+        disabled: account.disabled,
+        secret_sha256: key.secret_sha256.clone(),
+        expires_at_ms: key.expires_at_ms,
     })
 }
 
@@ -280,9 +320,13 @@ pub(super) async fn open_session(
         loopback_only: false,
     };
     let felix_token = mint_for(app, (tenant, entry), &grounds.holder, wanted, &terms)?;
-    let session_life = app.config.refresh_token_ttl_seconds;
     let holder = grounds.holder.clone();
     let at = now();
+    let longest = app.config.refresh_token_ttl_seconds;
+    let session_life = match grounds.holder.issuer {
+        Some(_) => longest.min(app.config.sign_in_max_age_seconds),
+        None => longest,
+    };
     request::identify_as(
         &grounds.holder.principal_id,
         tenant,

@@ -65,7 +65,7 @@ pub(super) fn mint_for(
         tenant.clone(),
         holder.principal_id.clone(),
         wanted.audience,
-        (now().0 / 1000, terms.life),
+        (now(), terms.life),
         permissions,
     );
     claims.may_act = terms.may_act.map(str::to_owned);
@@ -98,8 +98,8 @@ pub(super) fn mint_again(
     }
 }
 
-/// Gives a token its id and its time, and signs it. What was revoked in this very second does not cover it: it is
-/// dated after that, within what verifiers allow clocks to differ.
+/// Gives a token its id and its time, and signs it. What was revoked until now does not cover it: it is dated after that,
+/// within what verifiers allow clocks to differ.
 pub(super) fn sign(app: &App, entry: &TenantEntry, mut claims: Claims) -> Result<String, Refusal> {
     let key = app
         .authority
@@ -110,14 +110,14 @@ pub(super) fn sign(app: &App, entry: &TenantEntry, mut claims: Claims) -> Result
         Refusal::internal()
     })?);
     let good_from = concerning(entry, &claims).good_from(&claims);
-    if good_from > claims.issued_at {
-        let ahead = good_from - claims.issued_at;
-        if ahead > LEEWAY_SECONDS || good_from >= claims.expires_at {
+    let ahead_ms = good_from.0.saturating_sub(claims.issued_at_ms.0);
+    if ahead_ms > 0 {
+        if ahead_ms > LEEWAY_SECONDS * 1000 || good_from.0 / 1000 >= claims.expires_at {
             // Another instance's clock is ahead. That says nothing of who asks, so it must not end his session.
-            let message = format!("revoked; tokens are issued again in {ahead} s");
+            let message = format!("revoked; tokens are issued again in {ahead_ms} ms");
             return Err(Refusal::unavailable(message));
         }
-        claims.issued_at = good_from;
+        claims.issued_at_ms = good_from;
     }
     let token = mint(&key, &claims).map_err(|failed| match failed {
         MintFailed::TooLarge { .. } => Refusal::invalid(failed.to_string()),

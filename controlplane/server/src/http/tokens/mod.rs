@@ -37,23 +37,16 @@ fn caller_place() -> String {
     request::current().map_or_else(String::new, |current| current.from())
 }
 
-/// The tenant, if it is initialised and has what is looked for. When it is not known here, everything that was
-/// acknowledged anywhere is looked at once more: what was just made at another instance must work at this one.
-async fn entry_where(
-    app: &App,
-    tenant: &str,
-    has: impl Fn(&TenantEntry) -> bool,
-) -> Result<Option<Arc<TenantEntry>>, Refusal> {
-    let catalogue = app.authority.catalogue();
-    let good = |entry: &&Arc<TenantEntry>| entry.initialized && has(entry);
-    if let Some(entry) = catalogue.tenant(tenant).filter(good) {
-        return Ok(Some(Arc::clone(entry)));
-    }
+/// The tenant, if it is initialised, as of everything that was acknowledged anywhere: what was just made at another
+/// instance must work at this one. That is asked for every credential, whether what it names is known here or not, so
+/// that the time an answer takes tells nobody whether a tenant, an account or a session exists.
+async fn newest(app: &App, tenant: &str) -> Result<Option<Arc<TenantEntry>>, Refusal> {
     let confirmed = app.authority.confirmed().await.map_err(|failed| {
         tracing::warn!(%failed, "what others wrote cannot be known");
         Refusal::unavailable("the control plane's ledger cannot be reached now")
     })?;
-    Ok(confirmed.tenant(tenant).filter(good).map(Arc::clone))
+    let initialized = |entry: &&Arc<TenantEntry>| entry.initialized;
+    Ok(confirmed.tenant(tenant).filter(initialized).map(Arc::clone))
 }
 
 /// Carries out what a login needs. That somebody is gone who was there a moment ago is no news for the caller.

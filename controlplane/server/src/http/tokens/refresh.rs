@@ -14,7 +14,7 @@ use felix_model::{TenantId, TimeMs};
 
 use super::ask::{Wanted, read_audience};
 use super::mint::{Holder, Terms, mint_again, mint_for};
-use super::{entry_where, login};
+use super::{login, newest};
 use crate::app::App;
 use crate::authority::WriteFailed;
 use crate::clock::now;
@@ -23,7 +23,15 @@ use crate::http::error::Refusal;
 use crate::request;
 
 fn ended() -> Refusal {
-    Refusal::forbidden("the refresh token is not good; sign in again")
+    Refusal::sign_in_again("the refresh token is not good; sign in again")
+}
+
+/// Past which moment a session does not go on, however often it is refreshed. What a provider said of somebody is not
+/// believed for longer than this; who signed in with a key of ours is looked at anew at every refresh.
+fn ends_at(app: &App, session: &SessionRecord) -> Option<TimeMs> {
+    let longest = app.config.sign_in_max_age_seconds.saturating_mul(1000);
+    let ends = session.created_at_ms.0.saturating_add(longest);
+    session.issuer.is_some().then_some(TimeMs(ends))
 }
 
 /// Continues a session. The refresh token in the body is the credential, and is spent; the answer holds the next one.
@@ -82,13 +90,7 @@ struct Found {
 async fn find(app: &App, tenant: &str, text: &str) -> Result<Found, Refusal> {
     let token = RefreshToken::from_text(text).ok();
     // An instance that is a moment behind must not take a token it has not heard of for a stolen one.
-    let knows = |entry: &TenantEntry| {
-        token.as_ref().is_some_and(|token| {
-            let session = entry.sessions.get(&token.session_id);
-            session.is_some_and(|session| session.generation >= token.generation)
-        })
-    };
-    let entry = entry_where(app, tenant, knows).await?;
+    let entry = newest(app, tenant).await?;
     let held = token.as_ref().zip(entry.as_ref());
     let session = held.and_then(|(token, entry)| entry.sessions.get(&token.session_id));
     let digest = session.map(|session| session.secret_sha256.as_str());
@@ -116,6 +118,11 @@ async fn find(app: &App, tenant: &str, text: &str) -> Result<Found, Refusal> {
         (true, true) => {
             if session.expires_at_ms <= now() {
                 app.stats.auth_rejected("refresh_expired");
+                return Err(ended());
+            }
+            // The operator may have shortened it since.
+            if ends_at(app, session).is_some_and(|ends| ends <= now()) {
+                app.stats.auth_rejected("refresh_too_old");
                 return Err(ended());
             }
             return Ok(found);
@@ -175,6 +182,7 @@ async fn go_on(app: &App, found: &Found) -> Result<TokenAnswer, Refusal> {
         session_id: session.session_id.clone(),
         expected_generation: session.generation,
         secret_sha256: next.secret.digest(),
+        ends_at_ms: ends_at(app, session),
         now_ms: at,
     };
     let until = match app.authority.submit(command).await {

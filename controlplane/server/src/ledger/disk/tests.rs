@@ -40,6 +40,39 @@ fn a_power_cut_takes_nothing_that_an_append_returned() {
 }
 
 #[test]
+fn an_end_that_rotted_is_missed_at_every_start_until_somebody_decides() {
+    let disk = Arc::new(SimDisk::new(1));
+    let dir = Path::new("/data");
+    let ledger = open(Arc::clone(&disk) as _, dir);
+    append(&ledger, 0, &["a"]);
+    append(&ledger, 1, &["acknowledged"]);
+    drop(ledger);
+    rot(&disk, &dir.join("ledger"));
+    let start = || {
+        let (cluster, node) = ("test".parse().unwrap(), "node".parse().unwrap());
+        let data_dir = DataDir::open(&*disk, dir, &cluster, &node).unwrap();
+        DiskLedger::open(Arc::clone(&disk) as _, data_dir)
+    };
+    for _ in 0..3 {
+        let refused = start().map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains("Restore a backup"), "{refused}");
+        assert!(refused.contains("ledger.lost"), "{refused}");
+    }
+    durable::unlink(&*disk, &dir.join("ledger.lost")).unwrap();
+    assert_eq!(read_all(&start().unwrap(), 0), ["a"]);
+}
+
+/// Changes one bit of the last batch in a log.
+pub(crate) fn rot(disk: &SimDisk, log: &Path) {
+    let entries = Disk::list(disk, log).unwrap();
+    let names = entries.into_iter().map(|entry| entry.name);
+    let newest = names.filter(|name| name.ends_with(".log")).max().unwrap();
+    let newest = log.join(newest);
+    let end = disk.contents(&newest).unwrap().len() as u64;
+    disk.flip(&newest, end - 1, 0).unwrap();
+}
+
+#[test]
 fn a_failed_sync_ends_all_appends_until_the_ledger_is_opened_again() {
     let disk = Arc::new(SimDisk::new(1));
     let dir = Path::new("/data");

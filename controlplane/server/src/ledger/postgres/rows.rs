@@ -102,10 +102,10 @@ pub(super) async fn prepare(connection: &mut PgConnection) -> Result<(), String>
     if standby {
         return Err("it is a standby, which takes no writes".into());
     }
-    // What is stronger than `on` stays.
+    // What is weaker than `on` would answer what a crash or a fail-over can take back; what is stronger stays.
     sqlx::query(
         "SELECT set_config('synchronous_commit', 'on', false) \
-         WHERE current_setting('synchronous_commit') = 'off'",
+         WHERE current_setting('synchronous_commit') <> 'remote_apply'",
     )
     .execute(connection)
     .await
@@ -178,12 +178,23 @@ async fn whose(connection: &mut PgConnection, batch: &Batch) -> Result<Inserted,
     let id: Vec<u8> =
         sqlx::query_scalar("SELECT append_id FROM felix_ledger_record WHERE revision = $1")
             .bind(signed(batch.base.revision.next()))
-            .fetch_one(connection)
+            .fetch_one(&mut *connection)
             .await?;
-    Ok(match id == batch.id {
-        true => Inserted::All,
-        false => Inserted::Elsewhere,
-    })
+    if id != batch.id {
+        return Ok(Inserted::Elsewhere);
+    }
+    standbys_have_it(connection).await?;
+    Ok(Inserted::All)
+}
+
+/// Waits until what can be seen is where commits are waited for. A commit whose connection was cut while it waited for a
+/// standby can be seen although no standby has it, and a fail-over would lose it. Whatever is committed later is behind it
+/// in the log of the database.
+async fn standbys_have_it(connection: &mut PgConnection) -> Result<(), Error> {
+    sqlx::query("UPDATE felix_ledger SET version = version")
+        .execute(connection)
+        .await?;
+    Ok(())
 }
 
 fn is_duplicate(error: &Error) -> bool {

@@ -125,6 +125,66 @@ fn an_append_whose_answer_was_lost_is_there_once_and_known_to_be() {
 }
 
 #[test]
+fn an_append_that_no_standby_has_is_not_answered_although_it_can_be_seen() {
+    let Some(server) = TestServer::start() else {
+        return;
+    };
+    let url = server.database("felix");
+    let (ledger, other) = (Arc::new(open(&url)), open(&url));
+    append(&*ledger, 0, &["a"]);
+    // A standby that is not there.
+    server.wait_for_standbys();
+    let waiting = || {
+        let waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' LIMIT 1";
+        server.sql("postgres", waiting)
+    };
+    let writer = Arc::clone(&ledger);
+    let writing = std::thread::spawn(move || writer.append(Revision(1), &[Bytes::from("b")]));
+    while waiting().is_empty() {}
+    let cut = format!("SELECT pg_terminate_backend({})", waiting());
+    assert_eq!(server.sql("postgres", &cut), "t");
+    while other.confirm() != Ok(Revision(2)) {}
+    // It is there for everybody to see. Whoever asks again waits again.
+    while waiting().is_empty() {
+        assert!(
+            !writing.is_finished(),
+            "it was answered, and no standby has it"
+        );
+    }
+    server.sql("postgres", "ALTER SYSTEM RESET synchronous_standby_names");
+    server.sql("postgres", "SELECT pg_reload_conf()");
+    assert_eq!(writing.join().unwrap(), Ok(()));
+    assert_eq!(read_all(&*ledger, 0), ["a", "b"]);
+}
+
+#[test]
+fn commits_are_durable_however_weakly_the_database_is_set() {
+    let Some(server) = TestServer::start() else {
+        return;
+    };
+    let url = server.database("felix");
+    let ledger = open(&url);
+    for (set, expected) in [
+        ("off", "on"),
+        ("local", "on"),
+        ("remote_write", "on"),
+        ("on", "on"),
+        ("remote_apply", "remote_apply"),
+    ] {
+        let alter = format!("ALTER DATABASE felix SET synchronous_commit = {set}");
+        server.sql("postgres", &alter);
+        let found: String = ledger
+            .block_on(async {
+                let mut connection = ledger.core.connect().await.unwrap();
+                let asked = sqlx::query_scalar("SELECT current_setting('synchronous_commit')");
+                asked.fetch_one(&mut connection).await.unwrap()
+            })
+            .unwrap();
+        assert_eq!(found, expected, "{set}");
+    }
+}
+
+#[test]
 fn a_promoted_standby_goes_on_where_the_primary_was_killed() {
     let Some(mut primary) = TestServer::start() else {
         return;

@@ -11,7 +11,8 @@ use felix_journal::{
 use felix_meta::Revision;
 use felix_model::{BatchRefused, Offset, Records};
 
-use crate::ledger::{AppendRefused, Ledger, ReadFailed};
+use crate::ledger::disk::LOST;
+use crate::ledger::{AppendRefused, Ledger, NotWhole, ReadFailed, whole};
 
 /// The directory of a disk ledger, and its name once it was taken over.
 const OLD: &str = "ledger";
@@ -29,6 +30,9 @@ pub enum AdoptFailed {
     /// The old one cannot be read.
     #[error("the ledger to take over cannot be read: {0}")]
     Old(#[from] ReadRefused),
+    /// It lost what was acknowledged.
+    #[error("the ledger to take over: {0}")]
+    NotWhole(#[from] NotWhole),
     /// A record of it cannot be read.
     #[error("record {revision} of the ledger to take over: {why}")]
     Record {
@@ -79,7 +83,8 @@ pub(crate) fn adopt(
         verify_bytes: u64::MAX,
         ..LogOptions::default()
     };
-    let (log, _) = Log::open(Arc::clone(disk), &root.join(OLD), options)?;
+    let (log, recovered) = Log::open(Arc::clone(disk), &root.join(OLD), options)?;
+    whole::check(&**disk, &root.join(LOST), &recovered)?;
     let (reader, end) = (log.reader(), log.end().0);
     tracing::info!(records = end, "taking over the ledger of one process");
     let mut at = 0;

@@ -58,7 +58,8 @@ pub enum LogFailed {
     /// The medium lost what it had promised to keep.
     #[error(
         "the disk lost {bytes} bytes of the raft log that were durable: this member has forgotten what it promised. \
-         Remove its raft directory; it is counted in again as an empty one"
+         Where there are others, remove its raft directory, and it is counted in again as an empty one; where it is alone, \
+         restore a backup into an empty directory"
     )]
     Lost {
         /// How many bytes.

@@ -23,9 +23,11 @@ use super::log_failed::LogFailed;
 use super::place::{Place, PlaceRefused};
 use super::room::when_there_is_room;
 use super::types::{Entry, LogId, StorageError, StorageId, Types, Vote};
+use crate::ledger::{NotWhole, whole};
 
 const VOTE: &str = "vote.json";
 const LOG: &str = "log.json";
+const LOST: &str = "lost";
 
 /// Bytes of entries read at once for a member that is behind. One call between members carries at most this much, or
 /// one entry.
@@ -82,6 +84,7 @@ impl LogStore {
             purged: None,
         };
         remove_directories(place, None)?;
+        place.remove(LOST)?;
         let (log, _) = Log::open(Arc::clone(&place.disk), &directory(place, 0), options)?;
         log.close()?;
         place.write(
@@ -122,10 +125,10 @@ impl LogStore {
             return Err(partial(LOG).into());
         }
         let (log, recovered) = Log::open(Arc::clone(&place.disk), &dir, options)?;
-        if recovered.lost_durable_bytes > 0 {
-            let bytes = recovered.lost_durable_bytes;
-            return Err(LogFailed::Lost { bytes });
-        }
+        whole::check(&*place.disk, &place.file(LOST), &recovered).map_err(|why| match why {
+            NotWhole::Lost { bytes, .. } => LogFailed::Lost { bytes },
+            NotWhole::Disk(error) => LogFailed::Disk(error),
+        })?;
         if recovered.truncated_bytes > 0 {
             let bytes = recovered.truncated_bytes;
             tracing::warn!(bytes, "cut a torn tail off the raft log");

@@ -134,8 +134,11 @@ fn install(held: &mut Held, meta: &Meta, description: &Description) -> Result<()
         let expected = description.revision;
         return Err(RecordsFailed::Missing { expected, found }.into());
     }
-    held.applied = held.applied.max(meta.last_log_id);
-    held.membership = meta.last_membership.clone();
+    // One that is older than what was applied takes nothing back.
+    if meta.last_log_id >= held.applied {
+        held.applied = meta.last_log_id;
+        held.membership = meta.last_membership.clone();
+    }
     held.write_down()?;
     place.remove(INSTALLING)?;
     snapshot::clear(&place)?;

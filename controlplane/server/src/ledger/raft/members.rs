@@ -28,6 +28,9 @@ const CHANGE_MAX: Duration = Duration::from_secs(5);
 /// How long a member has to say who it is.
 const HELLO_MAX: Duration = Duration::from_secs(1);
 
+/// Bytes of records after which they are written down.
+const UNWRITTEN_BYTES: u64 = 32 * 1024 * 1024;
+
 /// A member in a listing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Listed {
@@ -63,6 +66,7 @@ impl Core {
                 () = self.stopping.cancelled() => return,
                 () = sleep(every) => {}
             }
+            self.write_down_in_time().await;
             if self.voters().is_empty() {
                 self.form().await;
                 continue;
@@ -75,6 +79,15 @@ impl Core {
             if let Err(error) = self.look_after(&mut heard).await {
                 tracing::warn!(%error, "the members could not be changed; it is tried again");
             }
+        }
+    }
+
+    /// Has it written down how far the records go when much was added, however few entries that were. After a crash
+    /// everything behind that is applied again, and openraft reads it at once.
+    async fn write_down_in_time(&self) {
+        let much = self.records.held().unwritten >= UNWRITTEN_BYTES;
+        if much && let Err(error) = self.raft.trigger().snapshot().await {
+            tracing::debug!(%error, "the records were not written down");
         }
     }
 

@@ -9,13 +9,14 @@
 //!   <data_dir>/raft/applied.json      membership, and how far the records go at least
 //!   <data_dir>/raft/installing.json   a snapshot that is complete and being installed
 //!   <data_dir>/raft/incoming          a snapshot that is being received
+//!   <data_dir>/raft/lost              there when the disk lost part of the raft log that was durable
 //! ```
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use felix_journal::{Disk, DiskError, durable};
-use felix_model::ClusterId;
+use felix_model::{ClusterId, batch};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -70,8 +71,8 @@ pub enum PlaceRefused {
     },
     /// Part of it is missing or is another disk's.
     #[error(
-        "{}: {file} is missing or another disk's, so that this member may have forgotten what it promised. Remove the \
-         directory; the member is counted in again as an empty one",
+        "{}: {file} is missing or another disk's, so that this member may have forgotten what it promised. Where there are \
+         others, remove the directory, and it is counted in again as an empty one; where it is alone, restore a backup",
         dir.display()
     )]
     Partial {
@@ -113,27 +114,41 @@ impl Place {
         self.root.join(name)
     }
 
-    /// Reads a small JSON file; none when it is not there.
+    /// Reads a small file that [`Self::write`] wrote; none when it is not there.
     pub(crate) fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, PlaceRefused> {
         let file = self.file(name);
         let Some(bytes) = durable::read(&*self.disk, &file)? else {
             return Ok(None);
         };
-        serde_json::from_slice(&bytes)
-            .map(Some)
-            .map_err(|error| PlaceRefused::Unreadable {
-                file,
-                why: error.to_string(),
-            })
+        let unreadable = |why: String| PlaceRefused::Unreadable {
+            file: file.clone(),
+            why,
+        };
+        let mut lines = bytes.splitn(2, |byte| *byte == b'\n');
+        let json = lines.next().unwrap_or_default();
+        // Earlier builds wrote no sum.
+        if lines
+            .next()
+            .is_some_and(|sum| sum != sum_of(json).as_bytes())
+        {
+            return Err(unreadable("it is damaged: its sum is another".into()));
+        }
+        let read = serde_json::from_slice(json);
+        read.map(Some)
+            .map_err(|error| unreadable(error.to_string()))
     }
 
-    /// Replaces a small JSON file; durable when it returns.
+    /// Replaces a small file: JSON in one line, and its sum in the next, because another digit in a vote is as good JSON as
+    /// the right one. Durable when it returns.
     pub(crate) fn write<T: Serialize>(&self, name: &str, value: &T) -> Result<(), PlaceRefused> {
         let file = self.file(name);
-        let bytes = serde_json::to_vec(value).map_err(|error| PlaceRefused::Unreadable {
+        let mut bytes = serde_json::to_vec(value).map_err(|error| PlaceRefused::Unreadable {
             file: file.clone(),
             why: error.to_string(),
         })?;
+        let sum = sum_of(&bytes);
+        bytes.push(b'\n');
+        bytes.extend_from_slice(sum.as_bytes());
         Ok(durable::replace(&*self.disk, &file, &bytes)?)
     }
 
@@ -190,6 +205,10 @@ impl Place {
     }
 }
 
+fn sum_of(json: &[u8]) -> String {
+    format!("{:08x}\n", batch::checksum(json))
+}
+
 /// Who a directory says it belongs to, if it says so.
 ///
 /// # Errors
@@ -203,4 +222,43 @@ const MEMBER: &str = "member.json";
 #[derive(Deserialize)]
 struct Format {
     format: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use felix_journal::SimDisk;
+
+    use super::*;
+
+    #[test]
+    fn a_file_in_which_any_bit_changed_is_refused_and_never_another_one() {
+        let disk = SimDisk::new(1);
+        let at = |disk: &SimDisk| Place::new(Arc::new(disk.fork()), Path::new("/data"));
+        let place = Place::new(Arc::new(disk.clone()), Path::new("/data"));
+        durable::create_dirs(&disk, &place.root).unwrap();
+        let value = (7_u64, "voted for", 12_u64);
+        place.write("vote.json", &value).unwrap();
+        let file = place.file("vote.json");
+        let bits = disk.contents(&file).unwrap().len() as u64 * 8;
+        for bit in 0..bits {
+            let rotten = disk.fork();
+            rotten.flip(&file, bit / 8, (bit % 8) as u8).unwrap();
+            let read = at(&rotten).read::<(u64, String, u64)>("vote.json");
+            assert!(
+                matches!(read, Err(PlaceRefused::Unreadable { .. })),
+                "bit {bit}: {read:?}"
+            );
+        }
+        let read = at(&disk).read::<(u64, String, u64)>("vote.json");
+        assert_eq!(read, Ok(Some((7, "voted for".to_owned(), 12))));
+    }
+
+    #[test]
+    fn a_file_of_a_build_that_wrote_no_sum_is_read() {
+        let disk = SimDisk::new(1);
+        let place = Place::new(Arc::new(disk.fork()), Path::new("/data"));
+        durable::create_dirs(&*place.disk, &place.root).unwrap();
+        durable::replace(&*place.disk, &place.file("old.json"), b"[7]").unwrap();
+        assert_eq!(place.read("old.json"), Ok(Some(vec![7])));
+    }
 }

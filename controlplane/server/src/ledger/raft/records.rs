@@ -113,6 +113,8 @@ pub(crate) struct Held {
     log: Log,
     pub(crate) applied: Option<LogId>,
     pub(crate) membership: StoredMembership,
+    /// Bytes added since it was written down how far the records go: about what a start may have to apply again.
+    pub(crate) unwritten: u64,
 }
 
 impl RecordLog {
@@ -140,6 +142,7 @@ impl RecordLog {
             log,
             applied: kept.log_id.max(last),
             membership: kept.membership,
+            unwritten: 0,
         };
         Ok(Self {
             told: Mutex::new(held.reach()),
@@ -258,7 +261,9 @@ impl Held {
             return Ok(Answer::Appended { revision: found });
         }
         let batch = batch_of(at, proposal, found)?;
+        let bytes = batch.len() as u64;
         self.log.append(&[batch])?;
+        self.unwritten += bytes;
         let revision = self.log.end().0;
         Ok(Answer::Appended { revision })
     }
@@ -290,6 +295,7 @@ impl Held {
             revision: self.log.end().0,
         };
         self.place.write(APPLIED, &applied)?;
+        self.unwritten = 0;
         Ok(applied)
     }
 }

@@ -106,6 +106,28 @@ fn a_directory_of_which_a_part_is_missing_is_refused() {
 }
 
 #[test]
+fn a_member_whose_disk_forgot_is_refused_at_every_start_and_not_only_at_the_first() {
+    let disk = Arc::new(SimDisk::new(1));
+    let dir = Path::new("/data");
+    let ledger = alone(Arc::clone(&disk) as _, dir);
+    append(&ledger, 0, &["a"]);
+    append(&ledger, 1, &["acknowledged"]);
+    drop(ledger);
+    crate::ledger::disk::tests::rot(&disk, &dir.join(RAFT).join("log-0"));
+    for _ in 0..3 {
+        let start = RaftLedger::open_in(
+            Arc::clone(&disk) as _,
+            dir,
+            None,
+            options(1, BTreeMap::new(), false),
+            None,
+        );
+        let refused = start.unwrap_err().to_string();
+        assert!(refused.contains("forgotten what it promised"), "{refused}");
+    }
+}
+
+#[test]
 fn a_stopped_member_claims_no_leadership_and_confirms_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let ledger = alone(Arc::new(RealDisk), dir.path());
@@ -145,6 +167,26 @@ fn a_lone_member_lets_go_of_its_raft_log_and_keeps_every_record() {
         .map(|file| file.unwrap().metadata().unwrap().len())
         .sum();
     assert!(log < 20_000, "the raft log still has {log} bytes");
+}
+
+#[test]
+fn a_few_large_records_are_written_down_before_a_start_has_to_hold_them_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let ledger = alone(Arc::new(RealDisk), dir.path());
+    let large = Bytes::from(vec![7; 4 * 1024 * 1024]);
+    for at in 0..10 {
+        ledger
+            .append(Revision(at), std::slice::from_ref(&large))
+            .unwrap();
+    }
+    let begun = std::time::Instant::now();
+    while ledger.core().metrics().snapshot.is_none() {
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "nothing is written down"
+        );
+        std::thread::yield_now();
+    }
 }
 
 /// Three members in one process, over disks in memory.

@@ -3,8 +3,9 @@ import { encode, toBase64 } from "./bytes.js";
 import { Cache, checkName, expect } from "./cache.js";
 import { Connection } from "./connection.js";
 import { Counter } from "./counter.js";
+import { asyncDispose } from "./dispose.js";
 import { Emitter } from "./emitter.js";
-import { ClosedError, FelixError, UnauthorizedError, UsageError, abortReason } from "./errors.js";
+import { ClosedError, FelixError, UnauthorizedError, UsageError, abortReason, onAbort } from "./errors.js";
 import { writePublish } from "./frame.js";
 import { browserHost } from "./host.js";
 import { TIMING } from "./machine.js";
@@ -20,8 +21,6 @@ const DRAIN_MS = 20;
 /** Upper bounds of the random delay before a subscription is asked for again. */
 const RESUBSCRIBE_MS = 200;
 const RESUBSCRIBE_MAX_MS = 10_000;
-/** `Symbol.asyncDispose`, or what stands in for it where the language has none yet. */
-export const asyncDispose = Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose");
 export class FelixClient extends Emitter {
     scope;
     #host;
@@ -31,6 +30,7 @@ export class FelixClient extends Emitter {
     #reads;
     #url;
     #features;
+    #signal;
     #hello = null;
     #subscriptions = new Map();
     #subs = new Map();
@@ -61,11 +61,9 @@ export class FelixClient extends Emitter {
             goingAway: (afterMs) => this.emit("goingAway", { reconnectAfterMs: afterMs }),
             failed: (error) => this.emit("protocolError", error),
         }, { ...TIMING, ...options.timing });
-        const { signal } = options;
-        if (signal?.aborted === true)
+        this.#signal = options.signal;
+        if (this.#signal?.aborted === true)
             this.close();
-        else
-            signal?.addEventListener("abort", () => this.close(), { once: true });
     }
     // ---- the connection
     get state() {
@@ -79,17 +77,15 @@ export class FelixClient extends Emitter {
     get hello() {
         return this.#hello;
     }
-    /** Begins to connect; `connected` says when it stands. After `close` and `unauthorized` this begins anew. */
+    /**
+     * Begins to connect; `connected` says when it stands. A client that waits for its next try makes it now; after `close`
+     * and `unauthorized` this begins anew (but not with the text of a token that was refused).
+     */
     connect() {
+        if (this.#signal?.aborted === true)
+            return;
         this.#requests.open();
-        this.#unlisten ??= this.#host.listen((event) => {
-            if (event === "leaving")
-                for (const presence of this.#presences)
-                    presence.leaving();
-            if (event === "returned")
-                for (const presence of this.#presences)
-                    presence.enter();
-        });
+        this.#unlisten ??= this.#listen();
         this.#connection.connect();
     }
     /** Resolves when the connection stands; rejects when it cannot without help: `UnauthorizedError`, `ClosedError`, the signal's reason. */
@@ -97,6 +93,8 @@ export class FelixClient extends Emitter {
         const { signal } = options;
         if (this.state === "connected")
             return Promise.resolve();
+        if (this.state === "closed")
+            return Promise.reject(this.#signal?.aborted === true ? abortReason(this.#signal) : new ClosedError());
         if (this.state === "unauthorized")
             return Promise.reject(new UnauthorizedError("unauthorized", "set a token first"));
         if (signal?.aborted === true)
@@ -132,13 +130,14 @@ export class FelixClient extends Emitter {
     close() {
         this.#unlisten?.();
         this.#unlisten = null;
-        this.#connection.close();
-        // `close` of a client that never connected changes no state, and forgets all the same.
-        this.#forget();
+        // Already closed is no change of state, and a token that was set since is forgotten all the same.
+        if (this.state === "closed")
+            this.#forget();
+        else
+            this.#connection.close();
     }
     async [asyncDispose]() {
-        for (const presence of [...this.#presences])
-            await presence.leave();
+        await Promise.all([...this.#presences].map((presence) => presence.leave()));
         this.close();
     }
     // ---- streams
@@ -222,10 +221,27 @@ export class FelixClient extends Emitter {
             beacon: (key) => this.#beacon(alias, key),
             ended: (one) => void this.#presences.delete(one),
         });
-        this.#presences.add(presence);
+        if (options.signal?.aborted !== true)
+            this.#presences.add(presence);
         return presence;
     }
     // ---- inside
+    /** Ended by `close`, so that neither the page nor a signal that lives on holds a client that is over. */
+    #listen() {
+        const page = this.#host.listen((event) => {
+            if (event === "leaving")
+                for (const presence of this.#presences)
+                    presence.leaving();
+            if (event === "returned")
+                for (const presence of this.#presences)
+                    presence.enter();
+        });
+        const signal = onAbort(this.#signal, () => this.close());
+        return () => {
+            page();
+            signal();
+        };
+    }
     #join(token) {
         return JSON.stringify({
             type: "join", protocol: PROTOCOL, features: this.#features, [this.scope.field]: this.scope.value,

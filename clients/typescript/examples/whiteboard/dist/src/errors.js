@@ -80,3 +80,20 @@ export class UsageError extends FelixError {
 export function abortReason(signal) {
     return signal.reason ?? new DOMException("aborted", "AbortError");
 }
+/** Calls back when `signal` aborts. The answer takes that back: a signal may live longer than what listens to it. */
+export function onAbort(signal, callback) {
+    if (signal === undefined)
+        return () => undefined;
+    const told = () => callback(abortReason(signal));
+    signal.addEventListener("abort", told, { once: true });
+    return () => signal.removeEventListener("abort", told);
+}
+/** Runs code of the application. What it throws is thrown in a task of its own, where it stops nobody else. */
+export function guarded(work) {
+    try {
+        work();
+    }
+    catch (error) {
+        queueMicrotask(() => { throw error; });
+    }
+}

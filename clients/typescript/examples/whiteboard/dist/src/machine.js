@@ -39,11 +39,11 @@ export function step(machine, input, now, random) {
         return still(machine);
     switch (input.type) {
         case "connect":
-            return machine.state === "idle" || machine.state === "closed" ? begin(machine, "connect", now) : still(machine);
+            return connect(machine, now);
         case "close":
             return close(machine);
         case "tokenSet":
-            return tokenSet(machine, input.tokens);
+            return tokenSet(machine, input.tokens, now);
         case "online":
         case "visible":
             return wake({ ...machine, online: input.type === "online" || machine.online }, input.type, now);
@@ -113,14 +113,21 @@ function close(machine) {
     // Whatever is still on its way (a token, a timer, a frame) belongs to a number that is gone.
     return { machine: { ...moved.machine, attempt: machine.attempt + 1, failures: 0, renewed: false }, effects: moved.effects };
 }
-function tokenSet(machine, tokens) {
+/** Somebody asks for it: whoever waits tries now, and whoever was refused is asked for a token once more. */
+function connect(machine, now) {
+    if (live(machine) || (machine.state === "unauthorized" && machine.tokens === "static"))
+        return still(machine);
+    return begin({ ...machine, failures: 0 }, "connect", now);
+}
+function tokenSet(machine, tokens, now) {
     const renewed = { ...machine, tokens, renewed: false };
     if (machine.state === "unauthorized")
         return move({ ...renewed, failures: 0 }, "idle", "a token was set", null, []);
     if (machine.state === "connected") {
         return { machine: renewed, effects: [{ do: "token", attempt: machine.attempt, reason: "refresh" }] };
     }
-    return still(renewed);
+    // What is on its way would come in under the token before.
+    return machine.state === "connecting" ? begin(renewed, "connect", now) : still(renewed);
 }
 function wake(machine, reason, now) {
     if (machine.state === "waiting" || machine.state === "suspended")

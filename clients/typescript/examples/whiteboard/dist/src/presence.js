@@ -1,7 +1,11 @@
 /** Who is here: one key of an expiring cache for each member, written again before it expires, deleted when the page goes. */
-import { encode, text } from "./bytes.js";
+import { encode, sameBytes, text } from "./bytes.js";
 import { checkName } from "./cache.js";
+import { asyncDispose } from "./dispose.js";
 import { Emitter } from "./emitter.js";
+import { onAbort } from "./errors.js";
+/** How long a good-bye may wait for room in the connection; after it the entry is left to expire. */
+const LEAVE_MAX_MS = 1_000;
 /** Without an expiry in `hello`, how often presence is written again. */
 const AGAIN_MS = 5_000;
 function member(key, bytes) {
@@ -25,7 +29,10 @@ export class Presence extends Emitter {
     #bytes;
     #cancel = null;
     #stopWatching;
+    #unlisten;
     #ended = false;
+    /** The page is going, and has taken its key back. */
+    #away = false;
     constructor(cache, options, upstream) {
         super();
         this.cache = cache;
@@ -39,8 +46,11 @@ export class Presence extends Emitter {
             else
                 this.#seen(change.key, change.bytes);
         });
-        options.signal?.addEventListener("abort", () => void this.leave(), { once: true });
-        this.enter();
+        this.#unlisten = onAbort(options.signal, () => void this.leave());
+        if (options.signal?.aborted === true)
+            this.end();
+        else
+            this.enter();
     }
     /** Everybody here, this member too, in the order of their keys. */
     get members() {
@@ -55,6 +65,7 @@ export class Presence extends Emitter {
     enter() {
         this.#cancel?.();
         this.#cancel = null;
+        this.#away = false;
         if (this.#ended || !this.upstream.connected())
             return;
         this.cache.put(this.options.key, this.#bytes).catch(() => undefined);
@@ -67,26 +78,39 @@ export class Presence extends Emitter {
             return;
         const connected = this.upstream.connected();
         this.end();
-        if (connected)
-            await this.cache.delete(this.options.key).catch(() => undefined);
+        if (!connected)
+            return;
+        const late = new AbortController();
+        const cancel = this.upstream.host.after(LEAVE_MAX_MS, () => late.abort());
+        await this.cache.delete(this.options.key, { signal: late.signal }).catch(() => undefined);
+        cancel();
+    }
+    async [asyncDispose]() {
+        await this.leave();
     }
     /** The page goes: whatever comes of the connection, the beacon deletes the key. It may come back, so nothing ends here. */
     leaving() {
-        if (!this.#ended && this.upstream.connected())
-            this.upstream.beacon(this.options.key);
+        if (this.#ended || !this.upstream.connected())
+            return;
+        this.#away = true;
+        this.upstream.beacon(this.options.key);
     }
     end() {
         this.#ended = true;
         this.#cancel?.();
+        this.#unlisten();
         this.#stopWatching();
         this.#members.clear();
         this.upstream.ended(this);
     }
     #seen(key, bytes) {
-        const known = this.#members.has(key);
+        const before = this.#members.get(key);
+        // Written again so that it does not expire: nothing that anybody has to hear.
+        if (before !== undefined && sameBytes(before.bytes, bytes))
+            return;
         const now = member(key, bytes);
         this.#members.set(key, now);
-        this.emit(known ? "update" : "join", now);
+        this.emit(before === undefined ? "join" : "update", now);
         this.emit("change", this.members);
     }
     #left(key) {
@@ -94,5 +118,8 @@ export class Presence extends Emitter {
             return;
         this.emit("leave", { key });
         this.emit("change", this.members);
+        // Timers of a hidden page may run once a minute, too late for a short expiry; its messages arrive all the same.
+        if (key === this.options.key && !this.#ended && !this.#away)
+            this.enter();
     }
 }

@@ -1,6 +1,7 @@
 /** One subscription: survives reconnects, delivers each offset once, and keeps a bounded queue for a reader that is slow. */
 import { json, text } from "./bytes.js";
-import { ClosedError, abortReason } from "./errors.js";
+import { asyncDispose } from "./dispose.js";
+import { ClosedError, abortReason, guarded, onAbort } from "./errors.js";
 import { begin, judge, subscribed, trimmed, wanted } from "./position.js";
 class ReceivedEvent {
     stream;
@@ -39,16 +40,16 @@ export class Subscription {
     #behind = false;
     #live = null;
     #ready = [];
+    #unlisten;
     constructor(stream, options, upstream) {
         this.stream = stream;
         this.options = options;
         this.upstream = upstream;
         this.#position = begin(options.from ?? "live");
         const { signal } = options;
+        this.#unlisten = onAbort(signal, (reason) => this.fail(reason));
         if (signal?.aborted === true)
             this.fail(abortReason(signal));
-        else
-            signal?.addEventListener("abort", () => this.fail(abortReason(signal)), { once: true });
     }
     /** First offset not yet delivered; `null` while unknown or without a log. */
     get nextOffset() {
@@ -92,6 +93,9 @@ export class Subscription {
     }
     [Symbol.asyncIterator]() {
         return this;
+    }
+    async [asyncDispose]() {
+        this.close();
     }
     // ---- what the client tells
     /** What to ask for now; counts as asked. */
@@ -178,8 +182,9 @@ export class Subscription {
         return dropped;
     }
     #deliver(event) {
-        if (this.options.onEvent !== undefined)
-            return this.options.onEvent(event);
+        const { onEvent } = this.options;
+        if (onEvent !== undefined)
+            return guarded(() => onEvent(event));
         const waiter = this.#waiters.shift();
         if (waiter !== undefined)
             return waiter.resolve({ done: false, value: event });
@@ -196,6 +201,7 @@ export class Subscription {
         if (this.#end !== null)
             return;
         this.#end = end;
+        this.#unlisten();
         for (const ready of this.#ready.splice(0))
             ready();
         for (const waiter of this.#waiters.splice(0)) {

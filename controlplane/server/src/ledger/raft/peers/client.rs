@@ -9,10 +9,15 @@ use reqwest::{Client, StatusCode};
 use rustls::{ClientConfig, RootCertStore};
 
 use super::super::transport::{CallFailed, Calling, Peer, Transport};
-use super::{MEMBER, MESSAGE_BYTES_MAX, PATH, PeerSecurity, TlsRefused};
+use super::tls::{Renewed, TlsFiles};
+use super::{MEMBER, MESSAGE_BYTES_MAX, PATH, PeerSecurity, TlsRefused, UNREAD};
+use crate::limits::CERTIFICATES_PAUSE;
 
 /// How long to wait for a connection.
 const CONNECT_TIME: Duration = Duration::from_secs(2);
+
+/// How long a connection is kept that nothing is sent on.
+const IDLE_TIME: Duration = Duration::from_secs(20);
 
 /// Calls the peer listeners of other members.
 #[derive(Clone, Debug)]
@@ -20,7 +25,49 @@ pub struct HttpTransport {
     member: u64,
     security: PeerSecurity,
     /// One for each member: with certificates each is known by another name.
-    clients: Arc<Mutex<BTreeMap<u64, Client>>>,
+    clients: Arc<Mutex<BTreeMap<u64, Made>>>,
+}
+
+/// A client for one member.
+#[derive(Debug)]
+enum Made {
+    Plain(Client),
+    Encrypted(Renewed<Client>),
+}
+
+impl Made {
+    fn new(member: u64, tls: Option<&TlsFiles>) -> Result<Self, TlsRefused> {
+        match tls {
+            None => Ok(Self::Plain(with(plain()?)?)),
+            Some(files) => {
+                let made = Renewed::new(files.clone(), CERTIFICATES_PAUSE, encrypted(member));
+                Ok(Self::Encrypted(made?))
+            }
+        }
+    }
+
+    fn client(&self, member: u64) -> Client {
+        match self {
+            Self::Plain(client) => client.clone(),
+            Self::Encrypted(client) => client.get(encrypted(member)),
+        }
+    }
+}
+
+fn encrypted(member: u64) -> impl FnOnce(&TlsFiles) -> Result<Client, TlsRefused> {
+    move |files| with(files.client(member)?)
+}
+
+fn with(config: ClientConfig) -> Result<Client, TlsRefused> {
+    Client::builder()
+        .tls_backend_preconfigured(config)
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(CONNECT_TIME)
+        // The listener closes what is idle a little later; whoever closes first cuts off no message.
+        .pool_idle_timeout(IDLE_TIME)
+        .build()
+        .map_err(|error| TlsRefused::Together(error.to_string()))
 }
 
 impl HttpTransport {
@@ -41,21 +88,12 @@ impl HttpTransport {
 
     fn client(&self, member: u64) -> Result<Client, TlsRefused> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = clients.get(&member) {
-            return Ok(client.clone());
-        }
-        let config = match &self.security.tls {
-            Some(files) => files.client(member)?,
-            None => plain()?,
+        let made = match clients.remove(&member) {
+            Some(made) => made,
+            None => Made::new(member, self.security.tls.as_ref())?,
         };
-        let client = Client::builder()
-            .tls_backend_preconfigured(config)
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(CONNECT_TIME)
-            .build()
-            .map_err(|error| TlsRefused::Together(error.to_string()))?;
-        clients.insert(member, client.clone());
+        let client = made.client(member);
+        clients.insert(member, made);
         Ok(client)
     }
 
@@ -96,8 +134,13 @@ impl HttpTransport {
             })?;
         let status = response.status();
         if status != StatusCode::OK {
-            // Refused before the message was looked at.
-            return Err(unreachable(format!("it answered {status}")));
+            let detail = format!("it answered {status}");
+            // Only the listener itself knows that it did not look at the message: what stands in between may have handed
+            // it on, and a listener that ran out of time has.
+            return Err(match response.headers().contains_key(UNREAD) {
+                true => unreachable(detail),
+                false => CallFailed::Lost { member, detail },
+            });
         }
         let mut answer = BytesMut::new();
         while let Some(chunk) = response.chunk().await.map_err(lost)? {
@@ -126,5 +169,38 @@ impl Transport for HttpTransport {
     fn call(&self, to: &Peer, message: Bytes, deadline: Duration) -> Calling<'_> {
         let to = to.clone();
         Box::pin(async move { self.send(&to, message, deadline).await })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_a_refusal_of_the_listener_itself_says_that_nothing_was_done() {
+        let answered = async |answer: &'static str| {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap().to_string();
+            tokio::spawn(async move {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let _ = stream.read(&mut [0; 4096]).await;
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            });
+            let transport = HttpTransport::new(1, PeerSecurity::default()).unwrap();
+            let peer = Peer { member: 2, address };
+            let wait = Duration::from_secs(30);
+            transport.call(&peer, Bytes::from_static(b"x"), wait).await
+        };
+        let unread = "HTTP/1.1 503 Busy\r\nx-felix-unread: 1\r\ncontent-length: 0\r\n\r\n";
+        let unread = answered(unread).await;
+        assert!(matches!(unread, Err(CallFailed::Unreachable { .. })));
+        for status in ["408 Late", "502 Bad", "503 Busy", "504 Late", "500 Broken"] {
+            let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+            let lost = answered(answer.leak()).await;
+            assert!(matches!(lost, Err(CallFailed::Lost { .. })), "{status}");
+        }
     }
 }

@@ -22,6 +22,9 @@ pub(crate) const PATH: &str = "/raft/v1/message";
 /// The member that calls, for who shows a certificate.
 pub(crate) const MEMBER: &str = "x-felix-member";
 
+/// Stands in a refusal after which the message was not looked at.
+pub(crate) const UNREAD: &str = "x-felix-unread";
+
 /// Bytes of a message, and of an answer. The largest holds one entry, which holds one append.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 34 * 1024 * 1024;
 

@@ -5,27 +5,28 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::connect_info::Connected;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use axum::serve::{IncomingStream, Listener};
 use bytes::Bytes;
 use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::super::core::Core;
 use super::super::stats::Counts;
-use super::tls::names;
+use super::tls::{Renewed, TlsFiles, names};
 use super::{
     HANDSHAKE_TIME, MEMBER, MESSAGE_BYTES_MAX, MESSAGE_TIME, MESSAGES_MAX, PATH, PeerSecurity,
-    TlsRefused,
+    TlsRefused, UNREAD,
 };
+use crate::door::{self, Gate};
+use crate::limits::{ACCEPT_RETRY, CERTIFICATES_PAUSE};
 
 /// Why a listener does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -46,8 +47,32 @@ pub enum ServeFailed {
 /// A listener that was bound, for a member that need not be there yet: until it is, everything is told to come again.
 pub struct PeerListener {
     tcp: TcpListener,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Tls>,
     state: Shared,
+}
+
+/// The certificate of the member that listens.
+#[derive(Clone)]
+struct Tls {
+    member: u64,
+    acceptor: Arc<Renewed<TlsAcceptor>>,
+}
+
+impl Tls {
+    fn read(member: u64, files: &TlsFiles) -> Result<Self, TlsRefused> {
+        let acceptor = Renewed::new(files.clone(), CERTIFICATES_PAUSE, acceptor(member))?;
+        let acceptor = Arc::new(acceptor);
+        Ok(Self { member, acceptor })
+    }
+
+    /// What the next connection is accepted with.
+    fn acceptor(&self) -> TlsAcceptor {
+        self.acceptor.get(acceptor(self.member))
+    }
+}
+
+fn acceptor(member: u64) -> impl FnOnce(&TlsFiles) -> Result<TlsAcceptor, TlsRefused> {
+    move |files| files.server(member).map(TlsAcceptor::from)
 }
 
 #[derive(Clone)]
@@ -75,10 +100,8 @@ impl PeerListener {
         member: u64,
         security: PeerSecurity,
     ) -> Result<Self, ServeFailed> {
-        let tls = match &security.tls {
-            Some(files) => Some(TlsAcceptor::from(files.server(member)?)),
-            None => None,
-        };
+        let tls = security.tls.as_ref();
+        let tls = tls.map(|files| Tls::read(member, files)).transpose()?;
         let tcp = TcpListener::bind(address)
             .await
             .map_err(|error| ServeFailed::Listen {
@@ -106,30 +129,85 @@ impl PeerListener {
         let Self { tcp, tls, state } = self;
         let _ = state.core.set(Arc::downgrade(core));
         let stopping = core.stopping.clone();
-        let router = Router::new()
-            .route(PATH, post(take))
-            .layer(DefaultBodyLimit::max(MESSAGE_BYTES_MAX))
-            .with_state(state);
-        tokio::spawn(async move {
-            let stopped = async move { stopping.cancelled().await };
-            let served = match tls {
-                None => {
-                    let service = router.into_make_service_with_connect_info::<Caller>();
-                    axum::serve(tcp, service)
-                        .with_graceful_shutdown(stopped)
-                        .await
-                }
-                Some(tls) => {
-                    let service = router.into_make_service_with_connect_info::<Caller>();
-                    axum::serve(Encrypted::new(tcp, tls), service)
-                        .with_graceful_shutdown(stopped)
-                        .await
-                }
-            };
-            if let Err(error) = served {
-                tracing::error!(%error, "the peer listener ended");
+        let router = router(state);
+        tokio::spawn(accept(tcp, tls, router, stopping));
+    }
+}
+
+fn router(state: Shared) -> Router {
+    Router::new()
+        .route(PATH, post(take))
+        .layer(DefaultBodyLimit::max(MESSAGE_BYTES_MAX))
+        .with_state(state)
+}
+
+/// Takes connections until it is to stop, and waits for their end. Who connects has proved nothing yet, so that it is
+/// bounded how many there are, and how long each may take to say something.
+async fn accept(tcp: TcpListener, tls: Option<Tls>, router: Router, stop: CancellationToken) {
+    let gate = Arc::new(Gate::default());
+    let connections = TaskTracker::new();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            accepted = tcp.accept() => accepted,
+        };
+        let (stream, from) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of descriptors, most likely: others must end first.
+                tracing::warn!(%error, "a connection of a raft member was not taken");
+                tokio::time::sleep(ACCEPT_RETRY).await;
+                continue;
             }
+        };
+        let admitted = match gate.admit(from.ip()) {
+            Ok(admitted) => admitted,
+            Err(why) => {
+                tracing::debug!(%from, why, "a connection to the peer listener was refused");
+                continue;
+            }
+        };
+        let acceptor = tls.as_ref().map(Tls::acceptor);
+        let (router, stop) = (router.clone(), stop.clone());
+        connections.spawn(async move {
+            if let Err(why) = serve(stream, acceptor, router, &stop).await {
+                tracing::debug!(%from, why, "a connection to the peer listener was closed");
+            }
+            drop(admitted);
         });
+    }
+    drop(tcp);
+    connections.close();
+    connections.wait().await;
+}
+
+/// One connection; says why when it was closed.
+async fn serve(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    stop: &CancellationToken,
+) -> Result<(), &'static str> {
+    // Messages are small and waited for.
+    let _ = stream.set_nodelay(true);
+    let Some(tls) = tls else {
+        return door::answer(stream, router, Caller::default(), stop).await;
+    };
+    match timeout(HANDSHAKE_TIME, tls.accept(stream)).await {
+        Ok(Ok(stream)) => {
+            let (_, session) = stream.get_ref();
+            let shown = session.peer_certificates().and_then(|chain| chain.first());
+            let caller = Caller {
+                certificate: shown.map(|certificate| certificate.clone().into_owned()),
+            };
+            door::answer(stream, router, caller, stop).await
+        }
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "a handshake with a raft member failed");
+            Err("handshake")
+        }
+        Err(_) => Err("slow_handshake"),
     }
 }
 
@@ -139,22 +217,6 @@ struct Caller {
     certificate: Option<CertificateDer<'static>>,
 }
 
-impl Connected<IncomingStream<'_, TcpListener>> for Caller {
-    fn connect_info(_stream: IncomingStream<'_, TcpListener>) -> Self {
-        Self::default()
-    }
-}
-
-impl Connected<IncomingStream<'_, Encrypted>> for Caller {
-    fn connect_info(stream: IncomingStream<'_, Encrypted>) -> Self {
-        let (_, session) = stream.io().get_ref();
-        let shown = session.peer_certificates().and_then(|chain| chain.first());
-        Self {
-            certificate: shown.map(|certificate| certificate.clone().into_owned()),
-        }
-    }
-}
-
 async fn take(
     State(shared): State<Shared>,
     ConnectInfo(caller): ConnectInfo<Caller>,
@@ -162,27 +224,34 @@ async fn take(
     request: Request,
 ) -> Response {
     let Some(core) = shared.core.get().and_then(Weak::upgrade) else {
-        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+        return unread(StatusCode::SERVICE_UNAVAILABLE);
     };
     let member = match known(&shared.security, &caller, &headers) {
         Ok(member) => member,
         Err(status) => {
             Counts::add(&core.counts.rejected);
-            return status.into_response();
+            return unread(status);
         }
     };
     let Ok(_room) = shared.room.try_acquire() else {
-        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+        return unread(StatusCode::SERVICE_UNAVAILABLE);
     };
     let answered = timeout(MESSAGE_TIME, async {
-        let message = read(request.into_body()).await?;
-        Ok::<Bytes, StatusCode>(core.answer(member, message).await)
+        match read(request.into_body()).await {
+            Ok(message) => core.answer(member, message).await.into_response(),
+            Err(status) => unread(status),
+        }
     });
     match answered.await {
-        Ok(Ok(answer)) => answer.into_response(),
-        Ok(Err(status)) => status.into_response(),
+        Ok(answer) => answer,
+        // It may go on: nobody knows what becomes of it.
         Err(_) => StatusCode::REQUEST_TIMEOUT.into_response(),
     }
+}
+
+/// A refusal after which the message was not looked at.
+fn unread(status: StatusCode) -> Response {
+    (status, [(UNREAD, "1")]).into_response()
 }
 
 async fn read(body: Body) -> Result<Bytes, StatusCode> {
@@ -215,75 +284,32 @@ fn known(
     }
 }
 
-/// Connections after their handshake. Handshakes go on beside each other, so that a slow one holds nobody up.
-struct Encrypted {
-    done: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
-    address: Option<SocketAddr>,
-}
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-/// Handshakes that may be under way or waiting to be served.
-const HANDSHAKES_MAX: usize = 64;
+    use super::*;
 
-impl Encrypted {
-    fn new(tcp: TcpListener, tls: TlsAcceptor) -> Self {
-        let address = tcp.local_addr().ok();
-        let (give, done) = mpsc::channel(HANDSHAKES_MAX);
-        tokio::spawn(async move {
-            let room = Arc::new(Semaphore::new(HANDSHAKES_MAX));
-            loop {
-                let taken = tokio::select! {
-                    biased;
-                    () = give.closed() => return,
-                    taken = take_connection(&tcp, &room) => taken,
-                };
-                let Some((stream, from, permit)) = taken else {
-                    continue;
-                };
-                let (tls, give) = (tls.clone(), give.clone());
-                tokio::spawn(async move {
-                    match timeout(HANDSHAKE_TIME, tls.accept(stream)).await {
-                        Ok(Ok(stream)) => drop(give.send((stream, from)).await),
-                        Ok(Err(error)) => tracing::debug!(%from, %error, "a handshake failed"),
-                        Err(_) => tracing::debug!(%from, "a handshake took too long"),
-                    }
-                    drop(permit);
-                });
-            }
-        });
-        Self { done, address }
-    }
-}
-
-async fn take_connection(
-    tcp: &TcpListener,
-    room: &Arc<Semaphore>,
-) -> Option<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
-    let permit = Arc::clone(room).acquire_owned().await.ok()?;
-    match tcp.accept().await {
-        Ok((stream, from)) => Some((stream, from, permit)),
-        Err(error) => {
-            // Out of descriptors, most likely: others must end first.
-            tracing::warn!(%error, "a connection was not taken");
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-            None
+    #[tokio::test(start_paused = true)]
+    async fn who_connects_and_says_nothing_or_not_enough_is_cut_off() {
+        let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = tcp.local_addr().unwrap();
+        let state = Shared {
+            core: Arc::default(),
+            security: PeerSecurity::default(),
+            room: Arc::new(Semaphore::new(1)),
+        };
+        let stop = CancellationToken::new();
+        let accepting = tokio::spawn(accept(tcp, None, router(state), stop.clone()));
+        for said in ["", "POST /raft/v1/message HTTP/1.1\r\nhost: a\r\nx-felix-m"] {
+            let mut caller = TcpStream::connect(address).await.unwrap();
+            caller.write_all(said.as_bytes()).await.unwrap();
+            let mut answer = Vec::new();
+            // Whether it ends with or without an error, it ends.
+            let _ = caller.read_to_end(&mut answer).await;
+            assert!(answer.is_empty(), "{said:?}");
         }
-    }
-}
-
-impl Listener for Encrypted {
-    type Io = TlsStream<TcpStream>;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        match self.done.recv().await {
-            Some(taken) => taken,
-            // The task that gives is there as long as this is.
-            None => std::future::pending().await,
-        }
-    }
-
-    fn local_addr(&self) -> std::io::Result<SocketAddr> {
-        self.address
-            .ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotConnected))
+        stop.cancel();
+        accepting.await.unwrap();
     }
 }

@@ -1,7 +1,8 @@
 //! Certificates of members. Each names its member, whatever host it runs on.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -98,6 +99,14 @@ struct Read {
 }
 
 impl TlsFiles {
+    fn changed_at(&self) -> Vec<Option<SystemTime>> {
+        let changed = |file: &PathBuf| std::fs::metadata(file).ok()?.modified().ok();
+        [&self.cert, &self.key, &self.ca]
+            .into_iter()
+            .map(changed)
+            .collect()
+    }
+
     fn read(&self) -> Result<Read, TlsRefused> {
         let named = |what, file: &Path| Named(what, file.to_path_buf());
         let key = named("raft_tls_key", &self.key);
@@ -160,6 +169,76 @@ impl TlsFiles {
     }
 }
 
+/// What is made of the files, and made again when they change: certificates are renewed while members run.
+pub(crate) struct Renewed<T> {
+    files: TlsFiles,
+    /// How often the files are looked at.
+    pause: Duration,
+    held: Mutex<Held<T>>,
+}
+
+struct Held<T> {
+    made: T,
+    changed_at: Vec<Option<SystemTime>>,
+    looked_at: Instant,
+}
+
+impl<T> std::fmt::Debug for Renewed<T> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Renewed")
+            .field("files", &self.files)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Clone> Renewed<T> {
+    /// Makes it for the first time.
+    ///
+    /// # Errors
+    /// [`TlsRefused`].
+    pub(crate) fn new(
+        files: TlsFiles,
+        pause: Duration,
+        make: impl FnOnce(&TlsFiles) -> Result<T, TlsRefused>,
+    ) -> Result<Self, TlsRefused> {
+        let changed_at = files.changed_at();
+        let held = Held {
+            made: make(&files)?,
+            changed_at,
+            looked_at: Instant::now(),
+        };
+        Ok(Self {
+            files,
+            pause,
+            held: Mutex::new(held),
+        })
+    }
+
+    /// What it is now. Files that cannot be used leave what was, and are tried again: a certificate and its key are seldom
+    /// replaced in one moment.
+    pub(crate) fn get(&self, make: impl FnOnce(&TlsFiles) -> Result<T, TlsRefused>) -> T {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.looked_at.elapsed() < self.pause {
+            return held.made.clone();
+        }
+        held.looked_at = Instant::now();
+        let changed_at = self.files.changed_at();
+        if changed_at != held.changed_at {
+            match make(&self.files) {
+                Ok(made) => {
+                    tracing::info!(file = %self.files.cert.display(), "took a new certificate of this raft member");
+                    held.made = made;
+                    held.changed_at = changed_at;
+                }
+                Err(error) => {
+                    tracing::error!(%error, "the certificate of this raft member stays as it was");
+                }
+            }
+        }
+        held.made.clone()
+    }
+}
+
 /// Whether a certificate names a member.
 ///
 /// # Errors
@@ -210,5 +289,47 @@ impl ServerCertVerifier for MemberVerifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.inner.supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_taken_when_its_files_change_and_kept_when_they_are_of_no_use() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str| dir.path().join(name);
+        let files = TlsFiles {
+            cert: file("cert.pem"),
+            key: file("key.pem"),
+            ca: file("ca.pem"),
+        };
+        let write = |second: u64, cert: &str, key: &str| {
+            for (name, text) in [("cert.pem", cert), ("key.pem", key), ("ca.pem", cert)] {
+                std::fs::write(file(name), text).unwrap();
+                let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(second);
+                let file = std::fs::File::options().write(true).open(file(name));
+                file.unwrap().set_modified(changed).unwrap();
+            }
+        };
+        let issue = |member| {
+            let made = rcgen::generate_simple_self_signed([certificate_name(member)]).unwrap();
+            (made.cert.pem(), made.signing_key.serialize_pem())
+        };
+        let (cert, key) = issue(1);
+        write(1, &cert, &key);
+        let make = |files: &TlsFiles| files.server(1);
+        let renewed = Renewed::new(files, Duration::ZERO, make).unwrap();
+        let first = renewed.get(make);
+        assert!(Arc::ptr_eq(&first, &renewed.get(make)), "nothing changed");
+        write(2, "nonsense", &key);
+        assert!(Arc::ptr_eq(&first, &renewed.get(make)), "of no use");
+        let (cert, key) = issue(2);
+        write(3, &cert, &key);
+        assert!(Arc::ptr_eq(&first, &renewed.get(make)), "another member's");
+        let (cert, key) = issue(1);
+        write(4, &cert, &key);
+        assert!(!Arc::ptr_eq(&first, &renewed.get(make)));
     }
 }

@@ -4,13 +4,12 @@
  * token lives in memory and in the tab's `sessionStorage`. Its signature is not checked here: it comes from the token
  * endpoint itself, and the gateway's control plane verifies it.
  */
-import { FelixError, UnauthorizedError } from "../errors.js";
+import { UnauthorizedError } from "../errors.js";
 import { claim } from "../token.js";
+import { SignInError } from "./error.js";
 import { browserPage, digest, randomText } from "./page.js";
-/** Why signing in came to nothing: `state`, `issuer`, `nonce`, `token`, `refused` (the provider said no), `unreachable`. */
-export class SignInError extends FelixError {
-    name = "SignInError";
-}
+export { SignInError } from "./error.js";
+export { GatewaySignIn } from "./gateway.js";
 const ATTEMPT = "felix.sign-in.attempt";
 const SESSION = "felix.sign-in.session";
 /** Clocks may differ by this much. */

@@ -5,7 +5,7 @@ export function browserPage() {
         go: (url) => location.assign(url),
         storage: sessionStorage,
         async fetch(url, init) {
-            const response = await fetch(url, { ...init, credentials: "omit", cache: "no-store", referrerPolicy: "no-referrer" });
+            const response = await fetch(url, { credentials: "omit", ...init, cache: "no-store", referrerPolicy: "no-referrer" });
             return { status: response.status, body: (await response.json().catch(() => ({}))) };
         },
         random: (bytes) => crypto.getRandomValues(new Uint8Array(bytes)),

@@ -257,6 +257,7 @@ export class App {
         click("#zoom-fit", () => this.fit());
         click("#theme", () => this.setTheme(this.surface.theme === "dark" ? "light" : "dark", true));
         click("#share", () => void share());
+        click("#retry", () => this.#client?.connect());
         click("#history", () => { if (this.#room !== null)
             this.timeline.toggle(); });
         click("#help-button", () => find("#help").showModal());

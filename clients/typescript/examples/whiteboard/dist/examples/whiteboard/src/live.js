@@ -100,10 +100,15 @@ function drawCursor(context, camera, cursor, parts) {
     context.textBaseline = "middle";
     const label = person.name.length > 24 ? `${person.name.slice(0, 23)}…` : person.name;
     const width = context.measureText(label).width + 14;
+    // The name stays on the paper: at its right or lower edge it stands on the other side of the arrow.
+    const place = context.getTransform();
+    const { width: paperWidth, height: paperHeight } = context.canvas;
+    const left = place.e + place.a * (13 + width) > paperWidth ? -width - 4 : 13;
+    const top = place.f + place.d * 36 > paperHeight ? -26 : 15;
     context.beginPath();
-    context.roundRect(13, 15, width, 21, 7);
+    context.roundRect(left, top, width, 21, 7);
     context.fill();
     context.fillStyle = "#ffffff";
-    context.fillText(label, 20, 26);
+    context.fillText(label, left + 7, top + 11);
     context.restore();
 }

@@ -1,11 +1,13 @@
 /** The page as the gateway serves it: sign in with the company's provider, then draw. */
 import { FelixError } from "../../../src/index.js";
-import { SignIn } from "../../../src/sign-in/index.js";
 import { App } from "./app.js";
-import { boardInAddress, find } from "./page.js";
-const signIn = new SignIn();
+import { Entrance } from "./entrance.js";
+import { boardInAddress, find, toast } from "./page.js";
+import { forgetUnsent, keepUnsent, takeUnsent } from "./unsent.js";
+const entrance = new Entrance();
 const app = new App();
 const dialog = find("#sign-in");
+let guest = null;
 function ask(reason) {
     const error = find("#sign-in-error");
     error.hidden = reason === null;
@@ -19,33 +21,42 @@ function words(error) {
         return `Signing in did not work: ${error.message}.`;
     return "The gateway or the sign-in provider could not be reached.";
 }
-function enter() {
-    const { account } = signIn;
-    if (account === null)
+function enter(came) {
+    guest = came;
+    if (came === null)
         return ask(null);
+    const { account, client } = came;
     dialog.close();
     find("#sign-out").hidden = false;
     find("#sign-out").title = `Sign out ${account.name}`;
-    app.enter({ name: account.name, client: { url: "/ws", token: signIn.token } });
+    app.enter({ name: account.name, client });
+    const unsent = takeUnsent(boardInAddress(), account.subject);
+    app.room?.resume(unsent);
+    if (unsent.length > 0)
+        toast(`${unsent.length} edits from before you signed in again are being sent.`);
 }
 // A dialog that signs in is not put away by a key.
 dialog.addEventListener("cancel", (event) => event.preventDefault());
 find("#sign-in-button").addEventListener("click", () => {
     boardInAddress();
-    signIn.begin().catch((error) => ask(words(error)));
+    entrance.begin().catch((error) => ask(words(error)));
 });
 find("#sign-out").addEventListener("click", () => {
     app.signOut();
-    void signIn.signOut({ atProvider: true }).catch(() => undefined);
+    guest = null;
+    forgetUnsent();
     ask(null);
+    entrance.signOut().catch(() => ask("The gateway could not be told. You may still be signed in: try again, or clear this site's cookies."));
 });
 app.onSignedOut = ({ reason, message }) => {
-    // Whoever signs in next may be somebody else: nothing is kept for him.
-    void signIn.signOut();
-    const unsent = app.room?.outbox.pending.length ?? 0;
+    const pending = app.room?.outbox.pending ?? [];
+    const kept = guest !== null && keepUnsent(boardInAddress(), guest.account.subject, pending);
     app.leave();
-    const lost = unsent === 0 ? "" : ` ${unsent} edits had not been sent and are lost.`;
-    ask(reason === "forbidden" ? `This board is not open to you: ${message}.` : `You were signed out: ${message}.${lost}`);
+    entrance.forget(reason === "forbidden");
+    guest = null;
+    const fate = kept ? "are kept in this tab and sent when you sign in again" : "had not been sent and are lost";
+    const unsent = pending.length === 0 ? "" : ` ${pending.length} edits ${fate}.`;
+    ask(reason === "forbidden" ? `This board is not open to you: ${message}.` : `You were signed out: ${message}.${unsent}`);
 };
 boardInAddress();
-signIn.resume().then(enter, (error) => ask(words(error)));
+entrance.resume().then(enter, (error) => ask(words(error)));

@@ -47,6 +47,7 @@ export function showConnection(state, pending, catchingUp) {
     const kept = pending > 0 && state !== "connected" ? ` · ${pending} to send` : "";
     find("#connection").dataset["state"] = busy ? "busy" : state;
     find("#connection-text").textContent = busy ? (catchingUp ? "Catching up…" : "Saving…") : words[state] + kept;
+    find("#retry").hidden = state !== "waiting" && state !== "suspended";
     document.documentElement.dataset["connection"] = state;
 }
 const SVG = "http://www.w3.org/2000/svg";

@@ -7,6 +7,8 @@ const EVERY_MS = 50;
 export const FADES_AFTER_MS = 8_000;
 /** Strokes under way are shown to others up to this many points. */
 const SKETCH_POINTS = 900;
+/** Cursors that are kept; of tabs that went without a word the one that was still for longest goes first. */
+const CURSORS_MAX = 200;
 const COLORS = ["#e8590c", "#2f9e44", "#1c7ed6", "#9c36b5", "#c2255c", "#0c8599", "#e67700", "#5f3dc4", "#087f5b", "#a61e4d"];
 /** A colour for a person: the same everywhere. */
 export function colorOf(name) {
@@ -29,6 +31,8 @@ export class People {
     cursors = new Map();
     #presence;
     #ending = new AbortController();
+    #everybody = [];
+    #byTab = new Map();
     #sent = 0;
     #waiting = null;
     constructor(client, name, changed, moved) {
@@ -37,7 +41,10 @@ export class People {
         this.changed = changed;
         this.moved = moved;
         this.#presence = client.presence(ALIAS.presence, { key: this.tab, data: { name, color: colorOf(name) } });
-        this.#presence.on("change", () => this.changed());
+        this.#presence.on("change", () => {
+            this.#read();
+            this.changed();
+        });
         this.#presence.on("leave", ({ key }) => {
             this.cursors.delete(key);
             this.moved();
@@ -46,16 +53,23 @@ export class People {
     }
     /** Everybody, this person first. */
     get everybody() {
+        return this.#everybody;
+    }
+    person(tab) {
+        return this.#byTab.get(tab);
+    }
+    /** Once for each change, and not for each cursor of each frame. */
+    #read() {
         const people = this.#presence.members.map((member) => {
             const data = (member.json() ?? {});
             const name = typeof data.name === "string" ? data.name.slice(0, 60) : "somebody";
             const color = typeof data.color === "string" && /^#[0-9a-f]{6}$/i.test(data.color) ? data.color : colorOf(name);
             return { tab: member.key, name, color, me: member.key === this.tab };
         });
-        return people.sort((a, b) => Number(b.me) - Number(a.me) || a.name.localeCompare(b.name));
-    }
-    person(tab) {
-        return this.everybody.find((person) => person.tab === tab);
+        this.#everybody = people.sort((a, b) => Number(b.me) - Number(a.me) || a.name.localeCompare(b.name));
+        this.#byTab.clear();
+        for (const person of people)
+            this.#byTab.set(person.tab, person);
     }
     /** Where this person points, and what is being drawn. Sent at most every 50 ms, the last one always. */
     point(at, sketch) {
@@ -93,10 +107,14 @@ export class People {
         if (!Array.isArray(value))
             return;
         const [tab, x, y, sketch] = value;
-        if (typeof tab !== "string" || tab === this.tab || !Number.isFinite(x) || !Number.isFinite(y) || this.cursors.size > 200)
+        if (typeof tab !== "string" || tab === this.tab || !Number.isFinite(x) || !Number.isFinite(y))
             return;
         const edit = sketch === undefined ? null : readEdit(sketch);
         const drawn = edit?.kind === "stroke" || edit?.kind === "shape" ? edit : null;
+        this.cursors.delete(tab);
+        const [stillest] = this.cursors.keys();
+        if (this.cursors.size >= CURSORS_MAX && stillest !== undefined)
+            this.cursors.delete(stillest);
         this.cursors.set(tab, { tab, at: { x: x, y: y }, seen: performance.now(), sketch: drawn });
         this.moved();
     }

@@ -76,6 +76,13 @@ export class Room {
         this.#redo.length = 0;
         return edit;
     }
+    /** Edits of an earlier visit that may not have been sent. One that was counts once. */
+    resume(edits) {
+        for (const edit of edits) {
+            this.outbox.add(edit);
+            this.events.pending(edit, 1);
+        }
+    }
     undo() {
         const target = this.#undo.pop();
         if (target === undefined)
@@ -177,6 +184,10 @@ export class Room {
             return;
         this.board = board;
         this.events.board(board);
+        // Their records are among those that were not read.
+        for (const edit of this.outbox.pending)
+            if (board.has(edit.id) && this.outbox.confirm(edit.id))
+                this.events.pending(edit, -1);
         this.events.failed("Older edits were no longer there; the board was read from its snapshot.");
     }
     async #snapshot() {
