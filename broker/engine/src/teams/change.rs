@@ -159,7 +159,7 @@ impl Change {
             }),
             13.. if key.starts_with(&MEMBER) => Ok(Self::Member {
                 team,
-                member: member(&key)?,
+                member: member(key)?,
                 kept: value.map(kept_member).transpose()?,
             }),
             _ => Err(BadChange { what: "its key" }),

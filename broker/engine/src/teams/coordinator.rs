@@ -178,7 +178,7 @@ impl Coordinator {
             known.protocol_type = protocol_type.as_str().to_owned();
         }
         let told = Told::of(effects);
-        self.follow(now, id, told, effects);
+        self.follow(now, id, &told, effects);
     }
 
     /// A member of a group in which the broker shares out is heard. One that joins makes a group that is not there.
@@ -217,7 +217,7 @@ impl Coordinator {
         };
         let member = beat.who.member.clone();
         let held = consumer.beat(now, beat, find);
-        self.follow(now, id, Told::Member(member), effects);
+        self.follow(now, id, &Told::Member(member), effects);
         held
     }
 
@@ -242,7 +242,7 @@ impl Coordinator {
                 Members::Consumer(consumer) => consumer.pass(now),
             }
             let told = Told::of(effects);
-            self.follow(now, &id, told, effects);
+            self.follow(now, &id, &told, effects);
         }
     }
 
@@ -252,7 +252,7 @@ impl Coordinator {
     }
 
     /// After members of a group were heard: its deadline, and what the log has to have.
-    fn follow(&mut self, now: TimeMs, id: &TeamId, told: Told, effects: &mut Vec<TeamEffect>) {
+    fn follow(&mut self, now: TimeMs, id: &TeamId, told: &Told, effects: &mut Vec<TeamEffect>) {
         let Some(known) = self.teams.get_mut(id) else {
             return;
         };
@@ -269,7 +269,7 @@ impl Coordinator {
         }
         known.empty_since = known.empty_since.max(now);
         let stands = (known.members.kind(), known.members.generation());
-        let changes = to_write(id, known, stands, &told);
+        let changes = to_write(id, known, stands, told);
         if !changes.is_empty() {
             let mut then = Vec::new();
             effects.retain_mut(|effect| match effect {

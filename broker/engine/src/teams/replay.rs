@@ -48,12 +48,14 @@ impl Replay {
     fn group(&mut self, team: &TeamId, kept: &Kept) {
         let options = self.core.options();
         let known = self.core.team(team);
-        match &mut known.members {
-            Members::Consumer(consumer) if kept.kind == Kind::Consumer => {
-                consumer.restore_epoch(kept.generation);
-            }
+        let members = &mut known.members;
+        if let Members::Consumer(consumer) = members
+            && kept.kind == Kind::Consumer
+        {
+            consumer.restore_epoch(kept.generation);
+        } else {
             // It begins anew, or is of another kind from here on: whoever was in it had left.
-            members => *members = Members::after(&options, kept.kind, kept.generation),
+            *members = Members::after(&options, kept.kind, kept.generation);
         }
     }
 
