@@ -17,6 +17,9 @@ use crate::trust::{self, Tls};
 const PAGE_ITEMS: u32 = 1000;
 /// Pages of one listing at most: a server that never stops saying "there is more" is ended here.
 const PAGES_MAX: u32 = 10_000;
+/// Bytes of one answer that are read: a page of a thousand sessions of 64 KiB each. What answers with more is none of our
+/// listeners.
+const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// A server that says `busy` has not tried, so it is asked again after these waits.
 const BUSY_WAITS: [Duration; 3] = [
     Duration::from_millis(250),
@@ -270,10 +273,7 @@ impl Api {
             .await
             .map_err(|error| self.unreachable(&error, writes))?;
         let status = answer.status();
-        let bytes = answer
-            .bytes()
-            .await
-            .map_err(|error| self.unreachable(&error, writes))?;
+        let bytes = self.read(answer, writes).await?;
         if status.is_success() {
             let value = if bytes.is_empty() {
                 Value::Null
@@ -286,6 +286,24 @@ impl Api {
         }
         let refusal: Refusal = serde_json::from_slice(&bytes).unwrap_or_default();
         Err(self.refused(status, &refusal, writes))
+    }
+
+    /// Reads a body as it comes, so that no more is held than any answer of ours has.
+    async fn read(&self, mut answer: reqwest::Response, writes: bool) -> Result<Vec<u8>, Failure> {
+        let mut bytes = Vec::new();
+        loop {
+            let chunk = answer.chunk().await;
+            let Some(chunk) = chunk.map_err(|error| self.unreachable(&error, writes))? else {
+                return Ok(bytes);
+            };
+            if bytes.len().saturating_add(chunk.len()) > ANSWER_BYTES_MAX {
+                return Err(Failure::failed(format!(
+                    "{} answered with more than {ANSWER_BYTES_MAX} bytes, which none of ours does",
+                    self.who
+                )));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
     }
 
     /// A request that never got an answer. Only a write that may have arrived is of unknown

@@ -28,18 +28,21 @@ pub enum Kind {
     Token,
     /// The session of a service account.
     Session,
+    /// The right of an actor to act for others, under a token that was delegated to him.
+    Delegation,
     /// The tenant.
     Tenant,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Principal,
         Self::Role,
         Self::Key,
         Self::Token,
         Self::Session,
+        Self::Delegation,
         Self::Tenant,
     ];
 }
@@ -88,6 +91,11 @@ fn policy(action: &str, object: &str) -> Value {
     json!({"subject": ROLE, "object": object, "action": action})
 }
 
+/// What lets a gateway act for others.
+fn may_act() -> Value {
+    json!({"subject": "role:delegates", "object": "tenant:dev", "action": "token.delegate"})
+}
+
 /// Gives a principal what he needs by a role of tenant `dev`, and him a token.
 ///
 /// # Errors
@@ -113,6 +121,34 @@ pub async fn alice(home: &Home, node: &Node) -> reqwest::Result<String> {
 /// # Errors
 /// When the node does not answer, or refuses.
 pub async fn worker(home: &Home, node: &Node) -> reqwest::Result<String> {
+    worker_for(home, node, &json!({})).await
+}
+
+/// The worker's token with which a gateway acts that has the right to it by a role.
+///
+/// # Errors
+/// When the node does not answer, or refuses.
+pub async fn delegated(home: &Home, node: &Node) -> reqwest::Result<String> {
+    let post = reqwest::Method::POST;
+    let path = "/v1/tenants/dev/rbac/policies";
+    ask(node, post.clone(), path, Some(&may_act())).await?;
+    let gift = json!({"user": "p:gateway", "role": "role:delegates"});
+    let path = "/v1/tenants/dev/rbac/groupings";
+    ask(node, post.clone(), path, Some(&gift)).await?;
+    let own = json!({"principal": "p:gateway", "audience": "felix-controlplane"});
+    let gateway = node.token(home, own).await?;
+    let person = worker_for(home, node, &json!({"actor_token": gateway})).await?;
+    let body = json!({
+        "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+        "subject_token": person,
+    });
+    let path = "/v1/tenants/dev/token/delegate";
+    let answer = node.controlplane(&gateway, post, path, Some(&body)).await?;
+    let token = answer.get("access_token").and_then(Value::as_str);
+    Ok(token.unwrap_or_default().to_owned())
+}
+
+async fn worker_for(home: &Home, node: &Node, exchange: &Value) -> reqwest::Result<String> {
     alice(home, node).await?;
     let post = reqwest::Method::POST;
     let gift = json!({"user": "sa:worker", "role": ROLE});
@@ -128,7 +164,8 @@ pub async fn worker(home: &Home, node: &Node) -> reqwest::Result<String> {
         "{}/v1/tenants/dev/token/exchange",
         node.ready().controlplane_url
     );
-    let answer = crate::outside::http().post(url).bearer_auth(key).send();
+    let answer = crate::outside::http().post(url).bearer_auth(key);
+    let answer = answer.json(exchange).send();
     let answer: Value = answer.await?.error_for_status()?.json().await?;
     let token = answer.get("felix_token").and_then(Value::as_str);
     Ok(token.unwrap_or_default().to_owned())
@@ -170,6 +207,10 @@ pub async fn revoke(node: &Node, kind: Kind, token: &str) -> reqwest::Result<()>
             let path = format!("/v1/tenants/dev/sessions/{id}");
             ask(node, delete, &path, None).await?;
         }
+        Kind::Delegation => {
+            let path = "/v1/tenants/dev/rbac/policies";
+            ask(node, delete, path, Some(&may_act())).await?;
+        }
         Kind::Tenant => {
             ask(node, delete, "/v1/tenants/dev", None).await?;
         }
@@ -208,6 +249,7 @@ pub async fn rotate(node: &Node, token: &str) -> reqwest::Result<()> {
 pub async fn token_for(home: &Home, node: &Node, kind: Kind) -> reqwest::Result<String> {
     match kind {
         Kind::Session => worker(home, node).await,
+        Kind::Delegation => delegated(home, node).await,
         Kind::Principal | Kind::Role | Kind::Key | Kind::Token | Kind::Tenant => {
             alice(home, node).await
         }

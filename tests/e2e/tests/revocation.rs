@@ -189,6 +189,7 @@ async fn our_clients_subscription_ends_with_the_code_whatever_was_revoked() {
         (Kind::Role, "role"),
         (Kind::Token, "token"),
         (Kind::Session, "session"),
+        (Kind::Delegation, "role"),
         (Kind::Tenant, "tenant_gone"),
     ] {
         let home = home();

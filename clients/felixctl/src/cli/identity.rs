@@ -4,7 +4,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
+use felix_model::RevokedKind;
 
 use crate::sign_in::Upstream;
 
@@ -326,28 +328,27 @@ pub enum SessionCommand {
     },
 }
 
-/// What a revocation is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RevokedKind {
-    /// A principal, by its id
-    Principal,
-    /// One session
-    Session,
-    /// One token, by its `jti`
-    Token,
-    /// Whoever had a role
-    Role,
-    /// Whoever came from an identity provider
-    Issuer,
-    /// The whole tenant
-    Tenant,
+/// What a revocation may be about, with a word about each.
+fn revoked_kind() -> impl TypedValueParser<Value = RevokedKind> {
+    let kinds = RevokedKind::ALL.map(|kind| {
+        let help = match kind {
+            RevokedKind::Principal => "A principal, by its id",
+            RevokedKind::Session => "One session",
+            RevokedKind::Token => "One token, by its `jti`",
+            RevokedKind::Role => "Whoever had a role",
+            RevokedKind::Issuer => "Whoever came from an identity provider",
+            RevokedKind::Tenant => "The whole tenant",
+        };
+        PossibleValue::new(kind.name()).help(help)
+    });
+    PossibleValuesParser::new(kinds).try_map(|name| name.parse::<RevokedKind>())
 }
 
 /// Refuse tokens that were issued until now.
 #[derive(Clone, Debug, Args)]
 pub struct Revoke {
     /// What the tokens have in common
-    #[arg(value_enum)]
+    #[arg(value_parser = revoked_kind())]
     pub kind: RevokedKind,
     /// Which one
     pub id: String,

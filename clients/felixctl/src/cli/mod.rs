@@ -21,8 +21,7 @@ pub use data::{AckWord, Presentation, Pub, Read, Source, Sub};
 pub use identity::{
     AccountCommand, AccountCreate, AuditCommand, AuditFilter, AuditLs, GroupingCommand,
     GroupingRule, IdpAdd, IdpCommand, KeysCommand, Login, NewKey, PolicyCommand, PolicyRule,
-    QuotaCommand, QuotaScope, QuotaSet, RbacCommand, Revoke, RevokedKind, ServiceKeyCommand,
-    SessionCommand,
+    QuotaCommand, QuotaScope, QuotaSet, RbacCommand, Revoke, ServiceKeyCommand, SessionCommand,
 };
 pub use operate::{
     AuthCommand, Backup, ContextAdd, ContextCommand, ControlPlaneCommand, Dev, Install,

@@ -1,8 +1,10 @@
 //! `--demo`: a few records a second, and the proof that they arrive.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use felix_client::{Client, Record};
+use felix_controlplane_client::Held;
 use tokio::task::JoinHandle;
 
 use super::ready::Ready;
@@ -15,12 +17,22 @@ use crate::output::write_for_people;
 const PAUSE: Duration = Duration::from_millis(333);
 
 /// Starts publishing and printing. Aborting the task ends both.
-pub(super) async fn start(app: &App, ready: &Ready) -> Result<JoinHandle<()>, Failure> {
+///
+/// # Errors
+/// When it cannot connect or subscribe.
+pub(super) async fn start(
+    app: &App,
+    ready: &Ready,
+    token: Held,
+) -> Result<JoinHandle<()>, Failure> {
     let client = Client::builder()
         .brokers(ready.brokers.iter().cloned())
         .tenant(TENANT)
         .namespace(NAMESPACE)
-        .token(ready.token.clone())
+        .token_provider(move || {
+            let token = token.token().to_string();
+            async move { Ok::<_, Infallible>(token) }
+        })
         .ca_file(&ready.ca_file)
         .server_name(&ready.server_name)
         .connect()

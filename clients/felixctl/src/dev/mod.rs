@@ -12,6 +12,7 @@ mod ready;
 mod roles;
 mod seed;
 mod tokens;
+mod told;
 
 pub use certificate::{CertificateFailed, Files, prepare as certificates};
 pub use home::Home;
@@ -22,6 +23,8 @@ pub use provider::{CLIENT_ID, Provider, ProviderFailed};
 pub use ready::{CONTEXT, ContextState, Ready};
 
 use std::time::Instant;
+
+use told::Told;
 
 use crate::cli;
 use crate::commands::App;
@@ -55,14 +58,23 @@ pub async fn run(app: &App, args: &cli::Dev) -> Result<(), Failure> {
     if let Some(file) = &args.ready_file {
         ready.write(file)?;
     }
+    let told = Told {
+        context: match context {
+            ContextState::Selected => Some(app.config_file()?),
+            ContextState::Skipped | ContextState::Failed(_) => None,
+        },
+        ready_file: args.ready_file.clone(),
+    };
+    let telling = tokio::spawn(told.keep(ready.clone(), node.tokens()));
     app.output
         .say(&ready.screen(app.output.style, &context, started.elapsed().as_millis()))?;
     let demo = if args.demo {
-        Some(demo::start(app, &ready).await?)
+        Some(demo::start(app, &ready, node.tokens().0).await?)
     } else {
         None
     };
     stop.await;
+    telling.abort();
     if let Some(demo) = demo {
         demo.abort();
     }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use felix_controlplane::ControlPlane;
-use felix_controlplane_client::{Api, TokenSource};
+use felix_controlplane_client::{Api, Held, TokenSource};
 
 use super::browsers::{self, Behind};
 use super::home::Home;
@@ -158,6 +158,11 @@ impl Node {
             },
             ready,
         ))
+    }
+
+    /// The tokens in force, for who passes them on.
+    pub(super) fn tokens(&self) -> (Held, Held) {
+        (self.kept.client.clone(), self.kept.controlplane.clone())
     }
 
     /// Stops the broker, which answers what it accepted and flushes, then the control plane.

@@ -9,6 +9,7 @@ use crate::cli::Connection;
 use crate::contexts::{Contexts, ContextsRefused, Taken, write_private};
 use crate::exit::Failure;
 use crate::output::Style;
+use crate::secret::Secret;
 
 /// Name of the context that `dev` writes.
 pub const CONTEXT: &str = "dev";
@@ -99,6 +100,29 @@ impl Ready {
         };
         contexts.add(CONTEXT, connection, Taken::Replace)?;
         contexts.select(CONTEXT)?;
+        contexts.save(file)
+    }
+
+    /// Puts the tokens of `self` into the context `dev` in place of those of `before`. A context that was changed or
+    /// removed meanwhile is somebody else's, and stays as it is; which one is selected does too.
+    ///
+    /// # Errors
+    /// When the contexts cannot be read or written.
+    pub fn renew_context(&self, file: &Path, before: &Self) -> Result<(), ContextsRefused> {
+        let mut contexts = Contexts::load(file)?;
+        let Some(connection) = contexts.contexts.get_mut(CONTEXT) else {
+            return Ok(());
+        };
+        let holds = |held: &Option<Secret>, token: &str| {
+            held.as_ref().is_some_and(|held| held.reveal() == token)
+        };
+        if !holds(&connection.token, &before.token)
+            || !holds(&connection.controlplane_token, &before.controlplane_token)
+        {
+            return Ok(());
+        }
+        connection.token = Some(self.token.as_str().into());
+        connection.controlplane_token = Some(self.controlplane_token.as_str().into());
         contexts.save(file)
     }
 
@@ -239,6 +263,42 @@ mod tests {
         let contexts = Contexts::load(&file).expect("read");
         assert_eq!(contexts.current.as_deref(), Some("dev"));
         assert!(contexts.contexts.contains_key("prod"));
+    }
+
+    #[test]
+    fn new_tokens_reach_the_context_unless_it_is_somebody_elses_by_now() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("config.toml");
+        let next = Ready {
+            token: "t2".into(),
+            controlplane_token: "c2".into(),
+            ..ready()
+        };
+        let token = || {
+            let contexts = Contexts::load(&file).expect("read");
+            let connection = contexts.get(CONTEXT).expect("a context").clone();
+            connection.token.expect("a token").reveal().to_owned()
+        };
+        next.renew_context(&file, &ready()).expect("nothing to do");
+        assert!(!file.exists());
+        ready().save_context(&file).expect("saved");
+        let mut contexts = Contexts::load(&file).expect("read");
+        contexts
+            .add("prod", Connection::default(), Taken::Refuse)
+            .expect("added");
+        contexts.select("prod").expect("selected");
+        contexts.save(&file).expect("saved");
+        next.renew_context(&file, &ready()).expect("renewed");
+        assert_eq!(token(), "t2");
+        let contexts = Contexts::load(&file).expect("read");
+        assert_eq!(contexts.current.as_deref(), Some("prod"), "still selected");
+        // Another node of the same name has written its own since.
+        let other = Ready {
+            token: "t3".into(),
+            ..next.clone()
+        };
+        other.renew_context(&file, &ready()).expect("left alone");
+        assert_eq!(token(), "t2");
     }
 
     #[test]

@@ -23,9 +23,10 @@ pub(super) struct Kept {
 fn renew(mint: &DevTokens, (client, controlplane, node): &(Held, Held, Held)) -> bool {
     match seed::tokens(mint) {
         Ok(next) => {
-            client.replace(&next.client);
-            controlplane.replace(&next.controlplane);
+            // The client's is what others wait for, so it comes last.
             node.replace(&next.node);
+            controlplane.replace(&next.controlplane);
+            client.replace(&next.client);
             tracing::info!("the node's own tokens were renewed");
             true
         }

@@ -1,6 +1,7 @@
 //! The node itself: how it is found, stopped, started again and measured.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -84,4 +85,40 @@ fn a_measurement_counts_what_arrived_and_leaves_no_stream_behind() {
     let ingest = node.json(&[&["bench", "ingest", "--publishers", "2"], &short[..]].concat());
     assert!(ingest["machine"]["cpus"].as_u64().expect("cpus") > 0);
     assert_eq!(node.ok(&["stream", "ls", "-o", "name"]), "orders\n");
+}
+
+#[test]
+fn an_emergency_rotation_reaches_the_ready_file_and_the_context_while_the_node_runs() {
+    let node = Node::ephemeral();
+    let before = node.ready();
+    let rotated = node.ok(&["keys", "rotate", "--emergency", "--yes"]);
+    assert!(!rotated.is_empty());
+    let after = eventually("new tokens in the ready file", || {
+        let ready = node.ready();
+        let fresh = ["token", "controlplane_token"]
+            .iter()
+            .all(|name| ready[name] != before[name]);
+        fresh.then_some(ready)
+    });
+    for name in ["brokers", "controlplane_url", "tenant", "gateway_url"] {
+        assert_eq!(after[name], before[name], "{name} is as it was");
+    }
+    // The context was written before the ready file.
+    node.ok(&["stream", "ls"]);
+    node.ok(&["pub", "orders", "after the rotation"]);
+    let old = before["token"].as_str().expect("a token");
+    let (exit, stderr) = node.fails(&["read", "orders", "--token", old]);
+    assert_eq!(exit, 4, "{stderr}");
+}
+
+/// Looks again and again, for as long as a busy machine may need.
+fn eventually<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "no {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }

@@ -1,6 +1,5 @@
 //! `session ls | end` and `revoke`.
 
-use clap::ValueEnum as _;
 use serde_json::json;
 
 use super::{named, show_ms, tenant, text};
@@ -55,8 +54,7 @@ pub(in crate::commands) async fn run(app: &App, command: SessionCommand) -> Resu
 
 pub(in crate::commands) async fn revoke(app: &App, command: &Revoke) -> Result<(), Failure> {
     let (api, path) = tenant(app).await?;
-    let kind = command.kind.to_possible_value();
-    let kind = kind.as_ref().map_or("", |kind| kind.get_name());
+    let kind = command.kind.name();
     let what = format!("every token of {kind} {} issued until now", command.id);
     confirm::destroy(&what, &command.id, command.yes.into())?;
     let body = json!({ "kind": kind, "id": command.id, "reason": command.reason });
