@@ -73,7 +73,7 @@ pub(crate) fn counted(ip: IpAddr) -> IpAddr {
         IpAddr::V6(v6) if !v6.is_loopback() => {
             IpAddr::V6((v6.to_bits() & (u128::MAX << 64)).into())
         }
-        ip => ip,
+        ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) fn client_config(url: &str, tls: &Tls) -> Result<ClientConfig, Failur
             let (chain, key) = identity.read()?;
             config
                 .with_client_auth_cert(chain, key)
-                .map_err(|error| identity.unusable(&identity.key_file, &error))
+                .map_err(|error| Identity::unusable(&identity.key_file, &error))
         }
     }
 }
@@ -66,16 +66,19 @@ impl Identity {
     fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Failure> {
         let chain = CertificateDer::pem_file_iter(&self.cert_file)
             .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-            .map_err(|error| self.unusable(&self.cert_file, &error))?;
+            .map_err(|error| Self::unusable(&self.cert_file, &error))?;
         if chain.is_empty() {
-            return Err(self.unusable(&self.cert_file, &"there is no certificate in it"));
+            return Err(Self::unusable(
+                &self.cert_file,
+                &"there is no certificate in it",
+            ));
         }
         let key = PrivateKeyDer::from_pem_file(&self.key_file)
-            .map_err(|error| self.unusable(&self.key_file, &error))?;
+            .map_err(|error| Self::unusable(&self.key_file, &error))?;
         Ok((chain, key))
     }
 
-    fn unusable(&self, file: &Path, why: &dyn std::fmt::Display) -> Failure {
+    fn unusable(file: &Path, why: &dyn std::fmt::Display) -> Failure {
         let file = file.display();
         Failure::usage(format!("{file} is no client certificate and key: {why}")).with_hint(
             "--client-cert-file names the certificate chain and --client-key-file its private key, both PEM",

@@ -29,10 +29,9 @@ impl Credential {
     /// A token of the provider, fresh where it can be renewed.
     pub(super) async fn token(&self) -> Result<Secret, Refused> {
         match self {
-            Self::Held(token) => Ok(token.clone()),
             // What the page brought has run out; the sign-in here may still stand.
             Self::Renewed { token, session } if expiry(token) <= now() => session.id_token().await,
-            Self::Renewed { token, .. } => Ok(token.clone()),
+            Self::Held(token) | Self::Renewed { token, .. } => Ok(token.clone()),
             Self::Session(session) => session.id_token().await,
         }
     }

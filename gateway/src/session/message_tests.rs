@@ -41,9 +41,11 @@ fn a_publish_is_read_in_both_forms() {
 
 #[test]
 fn a_publish_has_a_number_in_both_forms_only_when_it_says_so() {
-    let seq = |read: Result<Message, Fault>| match read.unwrap() {
-        Message::Publish(publish) => publish.seq,
-        other => panic!("{other:?}"),
+    let seq = |read: Result<Message, Fault>| {
+        let Message::Publish(publish) = read.unwrap() else {
+            panic!("a publish");
+        };
+        publish.seq
     };
     let text = r#"{"type":"publish","stream":"edits","payload":"","ack":true,"id":1,"seq":9}"#;
     assert_eq!(seq(Message::read(text)), Some(9));

@@ -93,7 +93,7 @@ impl Calls {
                 ack,
                 id,
                 once: None,
-            } => self.publish(stream, payload, (ack, id)),
+            } => self.publish(stream, &payload, (ack, id)),
             Write::Publish {
                 stream,
                 payload,
@@ -143,8 +143,8 @@ impl Calls {
         clippy::async_yields_async,
         reason = "it begins in turn and is answered later"
     )]
-    fn publish(&mut self, place: usize, payload: Bytes, (ack, id): (bool, u64)) -> Beginning {
-        let (publisher, payload, alias) = match self.publisher(place, &payload) {
+    fn publish(&mut self, place: usize, payload: &Bytes, (ack, id): (bool, u64)) -> Beginning {
+        let (publisher, payload, alias) = match self.publisher(place, payload) {
             Ok(prepared) => prepared,
             Err(failed) => return told(publish_fault(&failed, id)),
         };

@@ -317,6 +317,10 @@ async fn members_of_the_consumer_protocol_keep_what_they_have_through_a_kill() {
     assert_eq!((three.error, three.assigned.unwrap().len()), (0, 0));
     assert!(three.epoch > two.epoch);
     for (member, epoch) in [("one", one.epoch), ("two", two.epoch)] {
-        assert_eq!(beat(&raw, beating(member, epoch)).await.error, 0, "{member}");
+        assert_eq!(
+            beat(&raw, beating(member, epoch)).await.error,
+            0,
+            "{member}"
+        );
     }
 }

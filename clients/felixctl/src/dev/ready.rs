@@ -295,7 +295,7 @@ mod tests {
         // Another node of the same name has written its own since.
         let other = Ready {
             token: "t3".into(),
-            ..next.clone()
+            ..next
         };
         other.renew_context(&file, &ready()).expect("left alone");
         assert_eq!(token(), "t2");

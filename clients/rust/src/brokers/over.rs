@@ -70,7 +70,11 @@ impl Brokers {
                 why: why.to_string(),
                 certificate: Some(why),
             }),
-            failed => attempt(address, failed.to_string()),
+            failed @ (ConnectFailed::Config(_)
+            | ConnectFailed::NoBroker { .. }
+            | ConnectFailed::Refused(_)
+            | ConnectFailed::Token(_)
+            | ConnectFailed::Closed) => attempt(address, failed.to_string()),
         })?;
         let (opened, token) = self.authenticate(address, &link.connection).await?;
         Ok(Connected {

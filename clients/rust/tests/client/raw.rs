@@ -93,7 +93,7 @@ async fn appends_that_could_overtake_each_other_are_not_sent_elsewhere() {
     };
     let ((first, second), _line) = tokio::join!(send, answer);
     let refused = async |appending: Appending| match appending.answer().await {
-        Err(CallFailed::Refused(refused)) => refused.code.to_string(),
+        Err(CallFailed::Refused(refused)) => refused.code,
         other => panic!("not refused: {other:?}"),
     };
     assert_eq!(refused(second).await, "not_leader");

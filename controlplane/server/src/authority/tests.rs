@@ -383,6 +383,7 @@ struct BreakingLedger {
 }
 
 impl BreakingLedger {
+    #[expect(clippy::unused_self, reason = "the form of every ledger here")]
     fn append_(&self, _: Revision, _: &[Bytes]) -> Result<(), AppendRefused> {
         panic!("a defect, as this test wants it")
     }
