@@ -1,8 +1,11 @@
 //! Exchange of providers' tokens.
 
+use std::sync::Arc;
+
 use felix_auth::oidc::principal_id;
 use felix_auth::{Audience, issuer_digest};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::common::{self, World};
 use crate::idp::{Key, Mood};
@@ -207,6 +210,26 @@ async fn while_a_provider_cannot_be_reached_new_logins_fail_at_once_and_alike_fo
         );
     }
     assert_eq!(login.idp.key_fetches(), 1);
+}
+
+#[tokio::test]
+async fn who_may_do_nothing_makes_nobody_else_at_his_address_wait() {
+    let login = Login::new().await;
+    let nothing = json!({"requested": ["stream.manage"]});
+    for _ in 0..260 {
+        let refused = login.exchange(&login.upstream(|_| {}), &nothing).await;
+        assert_eq!((refused.status, refused.code()), (403, "forbidden"));
+    }
+    let login = Arc::new(login);
+    let mut comers = JoinSet::new();
+    for _ in 0..64 {
+        let login = Arc::clone(&login);
+        let comes = async move { login.exchange(&login.upstream(|_| {}), &json!({})).await };
+        comers.spawn(comes);
+    }
+    for answer in comers.join_all().await {
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
 }
 
 #[tokio::test]

@@ -96,15 +96,18 @@ async fn login(
                 },
             });
         }
-        Err(refusal)
-            if matches!(
-                refusal.status,
-                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
-            ) =>
-        {
-            failed(app);
-        }
+        Err(refusal) if proves_nothing(refusal) => failed(app),
         Err(_) => {}
     }
     outcome
+}
+
+/// Whether a refused login did not show who somebody is. One that did, and may do nothing here, makes nobody else at his
+/// address wait: behind a gateway everybody has the same.
+fn proves_nothing(refusal: &Refusal) -> bool {
+    match refusal.status {
+        StatusCode::UNAUTHORIZED => true,
+        StatusCode::FORBIDDEN => *refusal != ask::nothing_left(),
+        _ => false,
+    }
 }
