@@ -185,6 +185,12 @@ test("at a gateway that signs people in the page learns who is here, leaves for 
   assert.ok(tab.visited.at(-1)?.endsWith("&prompt=login"));
   gateway.begin();
   assert.ok(!tab.visited.at(-1)?.includes("prompt"));
+  answers["/auth/logout"] = { status: 200, body: { continue_at: "/auth/logout/continue" } };
+  const visits = tab.visited.length;
+  await gateway.signOut();
+  assert.equal(tab.visited.length, visits, "the provider is another matter");
+  await gateway.signOut({ atProvider: true });
+  assert.equal(tab.visited.at(-1), "/auth/logout/continue?return_to=%2Fboard%3Fname%3Dplans");
   answers["/auth/logout"] = { status: 503, body: {} };
   await assert.rejects(gateway.signOut(), failure("unreachable"));
   // Another server, or a gateway that cannot: nobody is here, and the page signs in itself.

@@ -342,7 +342,10 @@ impl Values {
         deleted.chain(written.cloned()).collect()
     }
 
+    /// What has expired holds nothing any more, even while its deletion is on its way.
     fn entries(&self) -> Vec<CacheEntry> {
+        let now = crate::identity::now().0;
+        let stands = |held: &&Entry| held.expires_at_ms.is_none_or(|at| now < at);
         let entry = |held: &Entry| {
             Some(CacheEntry {
                 expires_in_ms: held.expires_in(),
@@ -350,7 +353,11 @@ impl Values {
                 key: held.key.clone(),
             })
         };
-        self.held.values().filter_map(entry).collect()
+        self.held
+            .values()
+            .filter(stands)
+            .filter_map(entry)
+            .collect()
     }
 }
 
@@ -514,6 +521,21 @@ mod tests {
         );
         assert_eq!(keys(shared.lock().look(&mut late)), ["a=null"]);
         assert!(shared.lock().look(&mut late).is_none());
+    }
+
+    #[test]
+    fn whoever_comes_is_not_told_what_has_expired() {
+        let expired = Entry {
+            expires_at_ms: Some(1),
+            ..entry("a", 1, Some("1"))
+        };
+        let lasting = Entry {
+            expires_at_ms: Some(u64::MAX),
+            ..entry("b", 2, Some("2"))
+        };
+        let told = values(&[expired, lasting]).entries();
+        assert_eq!(told.len(), 1);
+        assert_eq!(told[0].key, "b");
     }
 
     #[test]

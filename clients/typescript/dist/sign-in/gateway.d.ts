@@ -19,6 +19,12 @@ export declare class GatewaySignIn {
     begin(options?: {
         readonly anotherPerson?: boolean;
     }): void;
-    /** Ends the sign-in and every connection that came in by it. Throws when the gateway did not do it: then it still stands. */
-    signOut(): Promise<void>;
+    /**
+     * Ends the sign-in and every connection that came in by it. Throws when the gateway did not do it: then it still stands.
+     * `atProvider` goes on to the provider's own sign-out where the gateway knows of one, and comes back to this address; the
+     * provider must know `/auth/logout/done` for that.
+     */
+    signOut(options?: {
+        readonly atProvider?: boolean;
+    }): Promise<void>;
 }

@@ -37,18 +37,28 @@ export class GatewaySignIn {
         this.#page.storage.removeItem(AGAIN);
         this.#page.go(`${this.#login()}${again ? "&prompt=login" : ""}`);
     }
-    /** Ends the sign-in and every connection that came in by it. Throws when the gateway did not do it: then it still stands. */
-    async signOut() {
+    /**
+     * Ends the sign-in and every connection that came in by it. Throws when the gateway did not do it: then it still stands.
+     * `atProvider` goes on to the provider's own sign-out where the gateway knows of one, and comes back to this address; the
+     * provider must know `/auth/logout/done` for that.
+     */
+    async signOut(options = {}) {
         this.#account = null;
-        const { status } = await this.#page.fetch(`${this.#auth}/logout`, {
+        const { status, body } = await this.#page.fetch(`${this.#auth}/logout`, {
             method: "POST", headers: { "x-felix-sign-out": "1" }, credentials: "same-origin",
         });
-        if (status !== 204)
+        if (status !== 200 && status !== 204)
             throw new SignInError("unreachable", `the gateway answered with ${status}`, "later");
         this.#page.storage.setItem(AGAIN, "1");
+        const { continue_at: on } = body;
+        if (options.atProvider === true && typeof on === "string")
+            this.#page.go(`${on}?${this.#returnTo()}`);
     }
     #login() {
+        return `${this.#auth}/login?${this.#returnTo()}`;
+    }
+    #returnTo() {
         const here = new URL(this.#page.href());
-        return `${this.#auth}/login?return_to=${encodeURIComponent(`${here.pathname}${here.search}`)}`;
+        return `return_to=${encodeURIComponent(`${here.pathname}${here.search}`)}`;
     }
 }
