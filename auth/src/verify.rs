@@ -42,8 +42,8 @@ pub enum TokenRefused {
     /// No key of the tenant has the id, or the header names none.
     #[error("no key of the tenant verifies this token")]
     UnknownKey,
-    /// The signature does not fit.
-    #[error("the token's signature does not fit")]
+    /// The signature does not fit. Said in the words of [`Self::UnknownKey`]: who guesses learns of no tenant or key.
+    #[error("no key of the tenant verifies this token")]
     BadSignature,
     /// A claim that every token has is missing or of the wrong type.
     #[error("the claim `{claim}` is missing or of the wrong type")]

@@ -80,6 +80,8 @@ fn alert(number: u64) -> Option<CertificateRefused> {
         46 => "it is not acceptable",
         48 => "no authority that the broker trusts has signed it",
         49 => "it may not be used here",
+        // An authority of the same name signed it, or the key beside it is another one.
+        51 => "its signature does not fit",
         _ => return None,
     };
     Some(CertificateRefused::Unfit(unfit))

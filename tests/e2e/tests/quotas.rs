@@ -160,15 +160,15 @@ async fn a_namespaces_and_a_principals_quota_hold_for_them_and_for_nobody_else()
     let others = node.builder().namespace("beside").token(other.as_str());
     let others = others.connect().await.unwrap();
 
-    let nothing = json!({"publish_records_per_second": 0});
-    limit_of(&node, "/namespaces/default", &nothing).await;
+    let little = json!({"publish_records_per_second": 1});
+    limit_of(&node, "/namespaces/default", &little).await;
     let refused = eventually(|| async { here.publish("orders", "x").await.err() });
     let refused = refused.await.unwrap();
     assert_eq!(refused.code(), "overloaded", "{refused}");
     assert!(refused.to_string().contains("quota_exceeded"), "{refused}");
     beside.publish("orders", "x").await.unwrap();
 
-    limit_of(&node, "/principals/p:dev", &nothing).await;
+    limit_of(&node, "/principals/p:dev", &little).await;
     let refused = eventually(|| async { beside.publish("orders", "x").await.err() });
     let refused = refused.await.unwrap();
     assert!(refused.to_string().contains("quota_exceeded"), "{refused}");
