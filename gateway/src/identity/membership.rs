@@ -50,6 +50,8 @@ struct State {
     /// The token has not been given out yet.
     unspent: bool,
     chain: Option<Secret>,
+    /// What continued the session before its page brought a newer sign-in, and when the last token of that runs out.
+    earlier: Option<(TimeMs, Secret)>,
 }
 
 impl Membership {
@@ -68,6 +70,7 @@ impl Membership {
                 minted: first.minted,
                 unspent: true,
                 chain: first.chain,
+                earlier: None,
             }),
             turn: tokio::sync::Mutex::new(()),
             ended: watch::Sender::new(None),
@@ -113,14 +116,14 @@ impl Membership {
             first
         });
         if first {
-            let (key, chain) = {
+            let (key, chain, earlier) = {
                 let mut state = self.state();
-                (self.key(&state), state.chain.take())
+                let (chain, earlier) = (state.chain.take(), state.earlier.take());
+                (self.key(&state), chain, earlier)
             };
             self.shared.reuse.forget(&key);
-            if let Some(chain) = chain {
-                self.shared.closer.end_at(TimeMs(0), chain);
-            }
+            self.leave(chain, TimeMs(0));
+            self.leave(earlier.map(|(_, chain)| chain), TimeMs(0));
         }
     }
 
@@ -139,10 +142,14 @@ impl Membership {
             let mut state = self.state();
             let key = self.key(&state);
             state.credential = state.credential.renewed_with(token);
-            (replace(&mut state, issued, true), key)
+            let (minted, chain) = replace(&mut state, issued, true);
+            let before = chain.map(|chain| (minted.expires_at, chain));
+            (before.and_then(|before| state.earlier.replace(before)), key)
         };
         self.shared.reuse.forget(&key);
-        self.leave(old.1, old.0.expires_at);
+        if let Some((at, chain)) = old {
+            self.leave(Some(chain), at);
+        }
         self.remember();
         Ok(expires_at)
     }
@@ -274,13 +281,14 @@ fn replace(state: &mut State, issued: Issued, unspent: bool) -> (Minted, Option<
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        let left = {
+        let (last, earlier) = {
             let mut state = self.state();
             let at = state.minted.expires_at;
-            state.chain.take().map(|chain| (at, chain))
+            let last = state.chain.take().map(|chain| (at, chain));
+            (last, state.earlier.take())
         };
-        if let Some((at, chain)) = left {
-            self.shared.closer.end_at(at, chain);
+        for (at, chain) in last.into_iter().chain(earlier) {
+            self.leave(Some(chain), at);
         }
     }
 }
