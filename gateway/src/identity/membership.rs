@@ -327,8 +327,8 @@ pub(super) async fn keep(membership: Weak<Membership>, tokens: TokenSource) {
             () = credential.over() => return end(&membership, Ended::SignedOut),
             () = tokio::time::sleep(wait.min(left)) => {}
         }
-        // The answer is looked at through the membership.
-        let _ = tokens.token().await;
+        // The answer is looked at through the membership. In a place of its own, which an idle session does not have.
+        let _ = Box::pin(tokens.token()).await;
         tried = Some(minted_at);
     }
 }

@@ -85,7 +85,8 @@ async fn upgrade(
 
 /// A browser's whole visit.
 async fn talk(app: App, caller: join::Caller, mut socket: WebSocket) {
-    let goodbye = match join::join(&app, caller, &mut socket).await {
+    // Each stage in a place of its own: an idle browser takes no memory for what letting it in needed.
+    let goodbye = match Box::pin(join::join(&app, caller, &mut socket)).await {
         Ok(joined) => Box::pin(serve::serve(&app, joined, &mut socket)).await,
         Err(goodbye) => goodbye,
     };
