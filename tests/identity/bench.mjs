@@ -121,6 +121,8 @@ export class Person {
       env: surroundings(this.home, environment),
       stdio: ['pipe', 'pipe', 'pipe'],
     });
+    // A command may end before it was written to; its exit status says how.
+    child.stdin.on('error', () => {});
     const kept = keep(`${this.name}: felixctl ${args.join(' ')}`, child);
     const ended = new Promise((done) => child.on('close', (exit) => done({ exit, ...kept })));
     return { child, kept, ended };
