@@ -27,6 +27,8 @@ export const ready = () => known;
 export function felixctl(args, input = '') {
   return new Promise((done, failed) => {
     const child = spawn(join(PROGRAMS, 'felixctl'), args, { env, stdio: ['pipe', 'pipe', 'pipe'] });
+    // A command may end before it was written to; its exit status says how.
+    child.stdin.on('error', () => {});
     let [out, err] = ['', ''];
     child.stdout.on('data', (bytes) => (out += bytes));
     child.stderr.on('data', (bytes) => (err += bytes));
@@ -45,6 +47,7 @@ export function shell(line, seconds = 20) {
 /// Publishes a few lines four times a second; the answer ends it.
 export function feeding(stream) {
   const feed = spawn(join(PROGRAMS, 'felixctl'), ['pub', stream], { env, stdio: ['pipe', 'ignore', 'ignore'] });
+  feed.stdin.on('error', () => {});
   const timer = setInterval(() => feed.stdin.write('{"order": 1}\n'.repeat(20 + Math.round(Math.random() * 20))), 250);
   return () => {
     clearInterval(timer);
