@@ -98,6 +98,19 @@ impl Log {
         Self::open_in(&OpenFiles::new(disk, limits::OPEN_FILES), dir, options)
     }
 
+    /// What [`Recovered::lost_durable_bytes`] would be if the log in a directory were opened now. Changes nothing, so that what
+    /// was lost can be noted before its traces are.
+    ///
+    /// # Errors
+    /// See [`OpenRefused`].
+    pub fn lost_durable_bytes(
+        disk: &dyn Disk,
+        dir: &Path,
+        options: LogOptions,
+    ) -> Result<u64, OpenRefused> {
+        Ok(plan(disk, dir, options.verify_bytes)?.lost_durable_bytes())
+    }
+
     /// As [`Log::open`], sharing a bounded set of open files with other logs.
     ///
     /// # Errors

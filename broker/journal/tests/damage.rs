@@ -51,6 +51,24 @@ fn place_of(disk: &SimDisk, base: u64) -> (PathBuf, u64) {
     (file, position)
 }
 
+#[test]
+fn a_durable_end_that_is_gone_between_two_batches_is_told() {
+    let disk = sealed();
+    let (file, position) = place_of(&disk, 39);
+    let whole = disk.contents(&file).unwrap().len() as u64;
+    disk.open(&file).unwrap().set_len(position).unwrap();
+
+    let (log, recovered) = try_open(&disk, small()).unwrap();
+    assert_eq!(recovered.lost_durable_bytes, whole - position);
+    assert_eq!(recovered.truncated_bytes, 0);
+    assert!(!recovered.clean);
+    assert_eq!(values(&log.reader(), Offset(0)), expected(0..39));
+    log.close().unwrap();
+
+    let (_, again) = try_open(&disk, small()).unwrap();
+    assert_eq!(again.lost_durable_bytes, 0, "it is told once");
+}
+
 /// The table of bit rot: a flipped bit anywhere in a log is refused, cut as a torn end, or of no consequence; it is
 /// never read as data.
 #[test]

@@ -41,7 +41,7 @@ pub struct Recovered {
     pub bytes: u64,
     /// Bytes cut off the end as a torn tail.
     pub truncated_bytes: u64,
-    /// Bytes of them that had been durable: the medium lost what it had promised to keep.
+    /// Bytes that had been durable and are gone, cut off or missing: the medium lost what it had promised to keep.
     pub lost_durable_bytes: u64,
     /// Whether the log had been closed in order in this run of the machine, with all of it known to be durable. When
     /// false, offsets at or above `end` may have been handed out before the crash, so the caller appends under

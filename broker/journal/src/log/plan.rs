@@ -40,6 +40,20 @@ pub(crate) struct Plan {
     pub(crate) manifest: Manifest,
 }
 
+impl Plan {
+    /// How many durable bytes are gone: below a cut, or because the file ends between two batches and before its mark. Nothing
+    /// of ours leaves it so, since the mark is lowered before anything is cut.
+    pub(crate) fn lost_durable_bytes(&self) -> u64 {
+        match (&self.cut, self.mark, self.segments.last()) {
+            (Some(cut), _, _) => cut.durable_bytes,
+            (None, Some(mark), Some(newest)) if mark.segment == newest.base => {
+                mark.bytes.saturating_sub(newest.reach.bytes)
+            }
+            (None, _, _) => 0,
+        }
+    }
+}
+
 /// A segment that stays.
 #[derive(Debug)]
 pub(crate) struct Planned {

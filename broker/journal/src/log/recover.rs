@@ -52,8 +52,13 @@ pub(super) fn open(
     for name in &plan.leftovers {
         durable::unlink(disk, &dir.join(name))?;
     }
-    if let Some(cut) = &plan.cut {
-        apply(disk, dir, cut, &plan)?;
+    match &plan.cut {
+        Some(cut) => apply(disk, dir, cut, &plan)?,
+        None if plan.lost_durable_bytes() > 0 => tracing::error!(
+            dir = %dir.display(), durable_bytes = plan.lost_durable_bytes(),
+            "the end of the log is gone that had been durable: the disk lost what it promised to keep"
+        ),
+        None => {}
     }
     if let Some(newest) = plan.segments.last() {
         // It grows again, and a stale seal could one day fit other batches of the same length.
@@ -251,6 +256,7 @@ impl Log {
     /// an orderly close.
     fn settle(&mut self, plan: &mut Plan) -> Result<Recovered, OpenRefused> {
         let disk = Arc::clone(self.shared.files.disk());
+        let lost_durable_bytes = plan.lost_durable_bytes();
         let newest = plan.segments.pop();
         let here = newest.as_ref().map(|newest| mark_of(disk.as_ref(), newest));
         // In another run of the machine nothing need be missing for something to have been lost: all that followed the
@@ -300,7 +306,7 @@ impl Log {
             max_timestamp: oldest.unwrap_or(-1),
             bytes: self.bytes(),
             truncated_bytes: plan.cut.as_ref().map_or(0, |cut| cut.bytes),
-            lost_durable_bytes: plan.cut.as_ref().map_or(0, |cut| cut.durable_bytes),
+            lost_durable_bytes,
             clean,
         })
     }
