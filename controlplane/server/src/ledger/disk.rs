@@ -81,8 +81,12 @@ impl DiskLedger {
             verify_bytes: u64::MAX,
             ..LogOptions::default()
         };
-        let (log, recovered) = Log::open(Arc::clone(&disk), &dir, options)?;
-        whole::check(&*disk, &data_dir.root().join(LOST), &recovered)?;
+        let note = data_dir.root().join(LOST);
+        let (log, recovered) =
+            whole::open(&disk, &dir, options, &note).map_err(|why| match why {
+                NotWhole::Open(why) => OpenFailed::Log(why),
+                why => OpenFailed::NotWhole(why),
+            })?;
         if recovered.truncated_bytes > 0 {
             tracing::warn!(
                 bytes = recovered.truncated_bytes,

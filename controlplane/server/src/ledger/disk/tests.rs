@@ -62,6 +62,38 @@ fn an_end_that_rotted_is_missed_at_every_start_until_somebody_decides() {
     assert_eq!(read_all(&start().unwrap(), 0), ["a"]);
 }
 
+#[test]
+fn an_end_that_rotted_is_noted_before_it_is_cut_off() {
+    let disk = Arc::new(SimDisk::new(1));
+    let dir = Path::new("/data");
+    let ledger = open(Arc::clone(&disk) as _, dir);
+    append(&ledger, 0, &["a"]);
+    append(&ledger, 1, &["acknowledged"]);
+    drop(ledger);
+    rot(&disk, &dir.join("ledger"));
+    // Whichever call fails, the next start has not forgotten.
+    let calls = disk.calls();
+    let start = |disk: &Arc<SimDisk>| {
+        let (cluster, node) = ("test".parse().unwrap(), "node".parse().unwrap());
+        let data_dir = DataDir::open(&**disk, dir, &cluster, &node);
+        let data_dir = data_dir.map_err(|why| why.to_string())?;
+        let ledger = DiskLedger::open(Arc::clone(disk) as _, data_dir);
+        ledger.map(|_| ()).map_err(|why| why.to_string())
+    };
+    for last in calls.. {
+        let disk = Arc::new(disk.fork());
+        disk.fail(last, Fault::Io);
+        assert!(start(&disk).is_err());
+        if disk.calls() <= last {
+            assert!(last > calls, "it changed nothing");
+            return;
+        }
+        disk.heal();
+        let again = start(&disk).unwrap_err();
+        assert!(again.contains("ledger.lost"), "call {last}: {again}");
+    }
+}
+
 /// Changes one bit of the last batch in a log.
 pub(crate) fn rot(disk: &SimDisk, log: &Path) {
     let entries = Disk::list(disk, log).unwrap();

@@ -5,9 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use felix_journal::{
-    Disk, DiskError, Log, LogOptions, LogReader, OpenRefused, ReadRefused, durable,
-};
+use felix_journal::{Disk, DiskError, LogOptions, LogReader, OpenRefused, ReadRefused, durable};
 use felix_meta::Revision;
 use felix_model::{BatchRefused, Offset, Records};
 
@@ -83,8 +81,11 @@ pub(crate) fn adopt(
         verify_bytes: u64::MAX,
         ..LogOptions::default()
     };
-    let (log, recovered) = Log::open(Arc::clone(disk), &root.join(OLD), options)?;
-    whole::check(&**disk, &root.join(LOST), &recovered)?;
+    let (log, _) =
+        whole::open(disk, &root.join(OLD), options, &root.join(LOST)).map_err(|why| match why {
+            NotWhole::Open(why) => AdoptFailed::Open(why),
+            why => AdoptFailed::NotWhole(why),
+        })?;
     let (reader, end) = (log.reader(), log.end().0);
     tracing::info!(records = end, "taking over the ledger of one process");
     let mut at = 0;

@@ -124,9 +124,10 @@ impl LogStore {
         if place.disk.list(&dir).is_err() {
             return Err(partial(LOG).into());
         }
-        let (log, recovered) = Log::open(Arc::clone(&place.disk), &dir, options)?;
-        whole::check(&*place.disk, &place.file(LOST), &recovered).map_err(|why| match why {
+        let opened = whole::open(&place.disk, &dir, options, &place.file(LOST));
+        let (log, recovered) = opened.map_err(|why| match why {
             NotWhole::Lost { bytes, .. } => LogFailed::Lost { bytes },
+            NotWhole::Open(refused) => LogFailed::Open(refused),
             NotWhole::Disk(error) => LogFailed::Disk(error),
         })?;
         if recovered.truncated_bytes > 0 {
