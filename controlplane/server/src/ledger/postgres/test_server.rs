@@ -91,10 +91,19 @@ impl TestServer {
     /// `kill -9`, as far as the server goes: nothing of it is written down in order.
     pub(crate) fn kill(&mut self) {
         let text = std::fs::read_to_string(self.data().join("postmaster.pid")).unwrap();
-        let process = text.lines().next().unwrap().to_owned();
-        let status = Command::new("kill").args(["-9", &process]).status();
-        assert!(status.unwrap().success());
+        let server = text.lines().next().unwrap();
+        // Who serves a connection would go on for a moment without it, and answer. It is stopped first, so that it starts
+        // nobody anew.
+        signal("-STOP", &[server]);
+        let children = format!("/proc/{server}/task/{server}/children");
+        let children = std::fs::read_to_string(children).unwrap();
+        let children: Vec<&str> = children.split_whitespace().collect();
+        signal("-KILL", &children);
+        signal("-KILL", &[server]);
         self.gone();
+        while children.iter().any(|child| is_running(child)) {
+            std::thread::yield_now();
+        }
     }
 
     /// Starts it (again), and waits until it takes connections.
@@ -218,6 +227,20 @@ fn must(command: &mut Command) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {said}");
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn signal(name: &str, processes: &[&str]) {
+    if !processes.is_empty() {
+        let status = Command::new("kill").arg(name).args(processes).status();
+        assert!(status.unwrap().success(), "{name} {processes:?}");
+    }
+}
+
+/// Whether a process is more than a name that nobody has asked for.
+fn is_running(process: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next().unwrap_or_default();
+    !state.is_empty() && !state.starts_with(['Z', 'X'])
 }
 
 /// Runs a server until it ends or the input does, and ends only when the server has.
