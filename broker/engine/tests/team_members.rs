@@ -42,13 +42,13 @@ fn team() -> TeamId {
 }
 
 /// A member as it is on its own side.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Member {
     name: &'static str,
     epoch: i64,
     held: BTreeSet<Partition>,
-    /// It has a name that it keeps, the same for all that have one.
-    instance: bool,
+    /// The name that it keeps.
+    instance: Option<&'static str>,
 }
 
 impl Member {
@@ -57,7 +57,7 @@ impl Member {
             name,
             epoch: 0,
             held: BTreeSet::new(),
-            instance: false,
+            instance: None,
         }
     }
 
@@ -66,7 +66,7 @@ impl Member {
         Beat {
             who: Who {
                 member: self.name.into(),
-                instance: self.instance.then(|| "i".into()),
+                instance: self.instance.map(Into::into),
             },
             epoch: self.epoch,
             rack: None,
@@ -276,12 +276,12 @@ fn nothing_is_left_to_nobody_when_the_log_did_not_get_that_a_member_left() {
 fn an_instance_is_the_one_that_came_last_also_when_a_later_record_names_another() {
     let mut served = Served::new(Vec::new(), 0);
     let mut a = Member::new("a");
-    a.instance = true;
+    a.instance = Some("i");
     served.beat(1, &mut a);
     // It is gone, which the log does not get, and another process has its name.
     served.core.tick(TimeMs(1_001), &mut Vec::new());
     let mut b = Member::new("b");
-    b.instance = true;
+    b.instance = Some("i");
     served.beat(1_002, &mut b);
     let mut served = served.restart(1_003);
     served.settle(1_004, &mut [&mut b]);
@@ -311,4 +311,58 @@ fn a_member_that_missed_several_epochs_goes_on_with_the_last_it_heard_of() {
     assert_eq!(a.epoch, first);
     served.beat(4, &mut a);
     assert!(a.epoch > first);
+}
+
+#[test]
+fn a_member_that_joins_again_under_another_name_gives_its_name_up() {
+    let mut served = Served::new(Vec::new(), 0);
+    let mut a = Member::new("a");
+    a.instance = Some("i");
+    served.beat(1, &mut a);
+    a.epoch = 0;
+    a.instance = Some("j");
+    served.beat(2, &mut a);
+    // Before and after a restart, the name is free for whoever comes.
+    let mut served = served.restart(3);
+    let mut b = Member::new("b");
+    b.instance = Some("i");
+    served.settle(4, &mut [&mut a, &mut b]);
+    assert_eq!((a.shards(), b.shards()), (vec![0, 1], vec![2, 3]));
+}
+
+#[test]
+fn a_member_that_takes_over_the_name_of_another_leaves_its_own_share_to_all() {
+    let (mut served, mut a, mut b) = two_members();
+    b.epoch = 0;
+    b.instance = Some("i");
+    served.settle(2, &mut [&mut a, &mut b]);
+    // It is away, and the other comes again in its place.
+    let (answer, changes) = served.ask(
+        3,
+        &Member {
+            epoch: -2,
+            ..b.clone()
+        },
+    );
+    served.write(changes);
+    answer.unwrap();
+    a.epoch = 0;
+    a.instance = Some("i");
+    served.settle(4, &mut [&mut a]);
+    assert_eq!(a.shards(), [0, 1, 2, 3]);
+}
+
+#[test]
+fn with_a_group_go_members_of_which_the_log_does_not_know_that_they_left() {
+    let mut served = Served::new(Vec::new(), 0);
+    let mut a = Member::new("a");
+    served.beat(1, &mut a);
+    a.epoch = -1;
+    let (answer, lost) = served.ask(2, &a);
+    answer.unwrap();
+    assert!(!lost.is_empty());
+    let changes = served.core.delete(&team()).unwrap();
+    served.write(changes);
+    let served = served.restart(3);
+    assert_eq!(served.core.teams("t").count(), 0);
 }

@@ -217,26 +217,35 @@ impl Consumer {
             .as_ref()
             .and_then(|instance| self.instances.get(instance))
             .cloned();
-        let mut member = match before {
-            Some(before) if before != who.member => {
-                let is_away = self.members.get(&before).is_some_and(|it| it.kept.is_away);
-                if !is_away {
-                    return Err(NotHeld::Unreleased);
-                }
+        let away = before.filter(|before| *before != who.member);
+        if let Some(before) = &away
+            && !self.members.get(before).is_some_and(|it| it.kept.is_away)
+        {
+            return Err(NotHeld::Unreleased);
+        }
+        let own = self.members.remove(&who.member);
+        if away.is_none() && own.is_none() && self.members.len() >= self.options.members_max {
+            let limit = self.options.members_max;
+            return Err(MembershipRefused::Full { limit }.into());
+        }
+        if let Some(own) = &own {
+            self.give_up_name(&who.member, &own.kept, who.instance.as_ref());
+        }
+        // Who has two shares, one from before and one of its name, keeps that of the name; the other is for all.
+        let gives_up = away.is_some() && own.is_some();
+        let known = match away {
+            Some(before) => {
                 // It has its share back, under its new id, without anybody else noticing.
                 self.touched.insert(before.clone());
                 self.members.remove(&before)
             }
-            Some(_) | None => self.members.remove(&who.member),
+            None => own,
         };
-        if member.is_none() && self.members.len() >= self.options.members_max {
-            let limit = self.options.members_max;
-            return Err(MembershipRefused::Full { limit }.into());
-        }
-        let same = member
-            .as_ref()
-            .is_some_and(|known| known.kept.reads == reads && known.kept.assignor == beat.assignor);
-        let target = member.take().map(|known| known.kept.target);
+        let same = !gives_up
+            && known.as_ref().is_some_and(|known| {
+                known.kept.reads == reads && known.kept.assignor == beat.assignor
+            });
+        let target = known.map(|known| known.kept.target);
         if let Some(instance) = &who.instance {
             self.instances.insert(instance.clone(), who.member.clone());
         }
@@ -335,12 +344,18 @@ impl Consumer {
             return;
         };
         self.touched.insert(id.clone());
-        if let Some(instance) = &member.kept.instance
+        self.give_up_name(id, &member.kept, None);
+        self.epoch += 1;
+    }
+
+    /// A member that was `old` has no name, or another one, from here on.
+    fn give_up_name(&mut self, id: &MemberId, old: &KeptMember, next: Option<&MemberId>) {
+        if let Some(instance) = &old.instance
+            && next != Some(instance)
             && self.instances.get(instance) == Some(id)
         {
             self.instances.remove(instance);
         }
-        self.epoch += 1;
     }
 
     /// Decides the shares anew; whether they are others than before.
@@ -403,17 +418,17 @@ impl Consumer {
     /// before gave it up is in a record that the log did not get.
     pub(super) fn restore(&mut self, id: &MemberId, kept: Option<KeptMember>) {
         let Some(kept) = kept else {
-            let gone = self.members.remove(id);
-            if let Some(instance) = gone.and_then(|member| member.kept.instance)
-                && self.instances.get(&instance) == Some(id)
-            {
-                self.instances.remove(&instance);
+            if let Some(gone) = self.members.remove(id) {
+                self.give_up_name(id, &gone.kept, None);
             }
             return;
         };
         for (_, other) in self.members.iter_mut().filter(|(other, _)| *other != id) {
             other.lose(&kept.assigned);
             other.lose(&kept.revoking);
+        }
+        if let Some(old) = self.members.remove(id) {
+            self.give_up_name(id, &old.kept, kept.instance.as_ref());
         }
         if let Some(instance) = &kept.instance
             && let Some(before) = self.instances.insert(instance.clone(), id.clone())

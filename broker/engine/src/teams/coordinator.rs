@@ -479,10 +479,17 @@ fn deleted(team: &TeamId, partition: Partition) -> Change {
     }
 }
 
-/// Deletes the positions first: a group is there until nothing of it is.
+/// Deletes the positions first: a group is there until nothing of it is. Members are gone before it is; the log may not have
+/// that yet.
 fn everything(id: &TeamId, known: &Team) -> Vec<Change> {
     let positions = known.positions.keys();
     let mut changes: Vec<Change> = positions.map(|partition| deleted(id, *partition)).collect();
+    let members = known.unsure.iter().cloned();
+    changes.extend(members.map(|member| Change::Member {
+        team: id.clone(),
+        member,
+        kept: None,
+    }));
     changes.push(Change::Team {
         team: id.clone(),
         kept: None,
