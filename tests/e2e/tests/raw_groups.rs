@@ -293,6 +293,41 @@ async fn the_broker_shares_out_where_members_leave_it_to_it() {
 }
 
 #[tokio::test]
+async fn a_member_that_would_take_much_room_is_refused_and_is_no_member() {
+    let (_home, _node, client) = started().await;
+    let raw = client.raw();
+    let beat = async |beat: ConsumerHeartbeat| raw.group(beat, Duration::ZERO).await.unwrap();
+    let long = "x".repeat(256);
+    let mut wide = beating("wide", 0);
+    let names = (0..1_001).map(|number| StreamName {
+        namespace: "default".into(),
+        stream: format!("s{number}").as_str().into(),
+    });
+    wide.streams = Some(List::build(names).unwrap());
+    let mut named = beating("named", 0);
+    named.instance = Some(long.as_str().into());
+    let mut placed = beating("placed", 0);
+    placed.rack = Some(long.as_str().into());
+    for ask in [wide, named, placed, beating(&long, 0)] {
+        assert_eq!(beat(ask).await.error, RawError::InvalidRequest.number());
+    }
+    let mut one = beating("one", 0);
+    one.client = long.as_str().into();
+    assert_eq!(beat(one).await.error, 0);
+    let describe = ConsumerDescribe {
+        groups: List::build(["modern".into()]).unwrap(),
+    };
+    let described = raw.group(describe, Duration::ZERO).await.unwrap();
+    let group = described.groups.iter().next().unwrap();
+    let clients: Vec<_> = group
+        .members
+        .iter()
+        .map(|it| it.client.as_str().len())
+        .collect();
+    assert_eq!(clients, [255]);
+}
+
+#[tokio::test]
 async fn members_of_the_consumer_protocol_keep_what_they_have_through_a_kill() {
     let (home, node, client) = started().await;
     let raw = client.raw();

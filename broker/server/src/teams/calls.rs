@@ -7,7 +7,7 @@ use felix_engine::membership::{JoinLed, LedInput, MembershipRefused, Protocol, S
 use felix_engine::teams::{Assignor, Beat, NotHeld, Partition, TeamId, Topic, TopicName};
 use felix_wire::error::{Code, Failure};
 use felix_wire::extension::raw::{ConsumerHeartbeat, KafkaJoin, KafkaSync, RawError};
-use felix_wire::extension::requests::{Ask, Reply as WireReply, Text};
+use felix_wire::extension::requests::{Ask, List, Reply as WireReply, Text};
 
 use super::answers::{Parked, held, not_held, refuse_join};
 use super::lane::Lane;
@@ -18,6 +18,9 @@ use crate::raw::{failure, own_tenant};
 
 /// Longest name of a group, a member or an instance, as Kafka has them in its logs.
 const NAME_BYTES_MAX: usize = 255;
+
+/// Most streams that one member of a KIP-848 group reads. All that a member said is written again with every step it takes.
+const READS_MAX: usize = 1_000;
 
 /// Groups that one stream of a client was seen to have a right to.
 const ALLOWED_MAX: usize = 1_024;
@@ -261,6 +264,30 @@ async fn sync(state: &mut StreamState, ask: &KafkaSync, caller: Caller) -> Resul
     .await
 }
 
+/// Why a member is not one that can be remembered, if so.
+fn too_much(ask: &ConsumerHeartbeat) -> Option<String> {
+    let names = [Some(&ask.member), ask.instance.as_ref(), ask.rack.as_ref()];
+    if names
+        .into_iter()
+        .flatten()
+        .any(|name| name.bytes().len() > NAME_BYTES_MAX)
+    {
+        return Some(format!(
+            "the name of a member, an instance or a rack has at most {NAME_BYTES_MAX} bytes"
+        ));
+    }
+    let reads = ask.streams.as_ref().map_or(0, List::len);
+    (reads > READS_MAX)
+        .then(|| format!("a member reads at most {READS_MAX} streams, this one names {reads}"))
+}
+
+/// What a program calls itself is for people who look: of more than they read, there is the beginning.
+fn cut(text: &Text) -> String {
+    let text = text.as_str();
+    let end = text.floor_char_boundary(NAME_BYTES_MAX);
+    text.get(..end).unwrap_or_default().to_owned()
+}
+
 async fn heartbeat(
     state: &mut StreamState,
     ask: ConsumerHeartbeat,
@@ -271,6 +298,10 @@ async fn heartbeat(
         Err(failure) => return Err((caller, failure)),
     };
     let reply = |held| WireReply::ConsumerHeartbeat(held);
+    if let Some(why) = too_much(&ask) {
+        caller.answer(Ok(reply(not_held(RawError::InvalidRequest, &why))));
+        return Ok(());
+    }
     let assignor = match &ask.assignor {
         None => None,
         Some(name) => match Assignor::from_name(name.as_str()) {
@@ -303,8 +334,8 @@ async fn heartbeat(
             });
             held.collect()
         }),
-        client: ask.client.to_string(),
-        host: ask.host.to_string(),
+        client: cut(&ask.client),
+        host: cut(&ask.host),
     };
     // Of what the caller may not read, nothing is given out.
     let catalogue = state.conn.shared.names.catalogue();
