@@ -85,7 +85,7 @@ impl DiskLedger {
         let (log, recovered) =
             whole::open(&disk, &dir, options, &note).map_err(|why| match why {
                 NotWhole::Open(why) => OpenFailed::Log(why),
-                why => OpenFailed::NotWhole(why),
+                why @ (NotWhole::Lost { .. } | NotWhole::Disk(_)) => OpenFailed::NotWhole(why),
             })?;
         if recovered.truncated_bytes > 0 {
             tracing::warn!(

@@ -84,7 +84,7 @@ pub(crate) fn adopt(
     let (log, _) =
         whole::open(disk, &root.join(OLD), options, &root.join(LOST)).map_err(|why| match why {
             NotWhole::Open(why) => AdoptFailed::Open(why),
-            why => AdoptFailed::NotWhole(why),
+            why @ (NotWhole::Lost { .. } | NotWhole::Disk(_)) => AdoptFailed::NotWhole(why),
         })?;
     let (reader, end) = (log.reader(), log.end().0);
     tracing::info!(records = end, "taking over the ledger of one process");
