@@ -52,8 +52,14 @@ export type Input = {
     readonly type: "tokenSet";
     readonly tokens: TokenKind;
 } | {
-    readonly type: "token" | "opened" | "heard" | "refreshRefused";
+    readonly type: "token" | "opened" | "heard";
     readonly attempt: number;
+}
+/** The gateway keeps the token before; `final` if it will not take this one later, either. */
+ | {
+    readonly type: "refreshRefused";
+    readonly attempt: number;
+    readonly final: boolean;
 } | {
     readonly type: "tokenFailed";
     readonly attempt: number;

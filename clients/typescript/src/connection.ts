@@ -6,7 +6,7 @@ import type { Host, SocketLike } from "./host.js";
 import { idle, sends, step } from "./machine.js";
 import type { Effect, Input, Machine, State, Timer, Timing, TokenReason } from "./machine.js";
 import { readMessage } from "./protocol.js";
-import type { Hello, Inbound } from "./protocol.js";
+import type { Hello, Inbound, Refusal } from "./protocol.js";
 import type { Tokens } from "./token.js";
 
 /** The state, where it came from, and in `retryInMs` when the next try is due. */
@@ -229,9 +229,14 @@ export class Connection {
     }
     if (message.type === "going_away") return this.input({ type: "goingAway", attempt, afterMs: message.reconnectAfterMs });
     if (message.type === "refreshed") return this.input({ type: "refreshed", attempt, expiresInMs: message.expiresInMs });
-    if (message.type === "error" && message.code === "signed_out" && message.id === null) {
-      return this.input({ type: "refreshRefused", attempt });
+    if (message.type === "error" && isOfRefresh(message)) {
+      return this.input({ type: "refreshRefused", attempt, final: message.code === "signed_out" });
     }
     this.listener.message(message);
   }
+}
+
+/** A refusal that names nothing it is about, with a code that a token can be refused with. */
+function isOfRefresh({ code, id, stream, cache }: Refusal): boolean {
+  return (code === "signed_out" || code === "unavailable") && id === null && stream === null && cache === null;
 }

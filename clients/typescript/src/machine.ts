@@ -81,7 +81,9 @@ export interface Machine {
 export type Input =
   | { readonly type: "connect" | "close" | "online" | "offline" | "visible" }
   | { readonly type: "tokenSet"; readonly tokens: TokenKind }
-  | { readonly type: "token" | "opened" | "heard" | "refreshRefused"; readonly attempt: number }
+  | { readonly type: "token" | "opened" | "heard"; readonly attempt: number }
+  /** The gateway keeps the token before; `final` if it will not take this one later, either. */
+  | { readonly type: "refreshRefused"; readonly attempt: number; readonly final: boolean }
   | { readonly type: "tokenFailed"; readonly attempt: number; readonly final: boolean; readonly message: string }
   | { readonly type: "hello" | "refreshed"; readonly attempt: number; readonly expiresInMs: number | null }
   | { readonly type: "refused"; readonly attempt: number; readonly code: string; readonly message: string; readonly retryAfterMs: number | null }
@@ -156,9 +158,7 @@ export function step(machine: Machine, input: Input, now: number, random: number
     case "refreshed":
       return machine.state === "connected" ? { machine, effects: refreshIn(machine, input.expiresInMs) } : still(machine);
     case "refreshRefused":
-      return machine.state === "connected" && machine.tokens === "provider" && !machine.renewed
-        ? { machine: { ...machine, renewed: true }, effects: [{ do: "token", attempt: machine.attempt, reason: "rejected" }] }
-        : still(machine);
+      return machine.state === "connected" ? refreshRefused(machine, input.final, now) : still(machine);
     case "timer":
       return timer(machine, input.timer, now, random);
   }
@@ -267,6 +267,14 @@ function tokenFailed(machine: Machine, input: { final: boolean; message: string 
   }
   if (machine.state !== "connecting" || !machine.fetching) return still(machine);
   return input.final ? unauthorized(machine, "no_token", input.message) : retry(machine, `no token: ${input.message}`, 0, [], now, random);
+}
+
+/** Whoever set the token means to be that person: what is refused on this connection is tried on one of its own. */
+function refreshRefused(machine: Machine, final: boolean, now: number): Step {
+  const { attempt } = machine;
+  if (!final) return { machine, effects: [{ do: "arm", timer: "refresh", attempt, afterMs: machine.timing.probeMs }] };
+  if (machine.tokens !== "provider" || machine.renewed) return begin(machine, "reconnect", now);
+  return { machine: { ...machine, renewed: true }, effects: [{ do: "token", attempt, reason: "rejected" }] };
 }
 
 function hello(machine: Machine, expiresInMs: number | null, now: number): Step {

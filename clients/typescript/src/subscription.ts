@@ -159,6 +159,7 @@ export class Subscription implements AsyncIterableIterator<Event, undefined> {
   /** What to ask for now; counts as asked. */
   ask(): From {
     this.#asked += 1;
+    this.#behind = false;
     return wanted(this.#position);
   }
 
@@ -201,7 +202,9 @@ export class Subscription implements AsyncIterableIterator<Event, undefined> {
 
   /** The gateway's refusal to subscribe, or the end of what was subscribed. */
   refused(code: string, oldest: number | null, error: Error): void {
-    this.#asked = Math.max(0, this.#asked - (code === "subscription_ended" ? 0 : 1));
+    // The end of a reading that was asked anew already: that ask has its own answer.
+    if (code === "subscription_ended" && this.#asked > 0) return;
+    this.#asked = Math.max(0, this.#asked - 1);
     if (this.#end !== null) return;
     if (code === "trimmed" && oldest !== null) return this.#trimmed(oldest);
     if (code === "bad_request" || code === "past_end" || code === "unsupported" || code === "forbidden") return this.fail(error);

@@ -70,9 +70,7 @@ export function step(machine, input, now, random) {
         case "refreshed":
             return machine.state === "connected" ? { machine, effects: refreshIn(machine, input.expiresInMs) } : still(machine);
         case "refreshRefused":
-            return machine.state === "connected" && machine.tokens === "provider" && !machine.renewed
-                ? { machine: { ...machine, renewed: true }, effects: [{ do: "token", attempt: machine.attempt, reason: "rejected" }] }
-                : still(machine);
+            return machine.state === "connected" ? refreshRefused(machine, input.final, now) : still(machine);
         case "timer":
             return timer(machine, input.timer, now, random);
     }
@@ -177,6 +175,15 @@ function tokenFailed(machine, input, now, random) {
     if (machine.state !== "connecting" || !machine.fetching)
         return still(machine);
     return input.final ? unauthorized(machine, "no_token", input.message) : retry(machine, `no token: ${input.message}`, 0, [], now, random);
+}
+/** Whoever set the token means to be that person: what is refused on this connection is tried on one of its own. */
+function refreshRefused(machine, final, now) {
+    const { attempt } = machine;
+    if (!final)
+        return { machine, effects: [{ do: "arm", timer: "refresh", attempt, afterMs: machine.timing.probeMs }] };
+    if (machine.tokens !== "provider" || machine.renewed)
+        return begin(machine, "reconnect", now);
+    return { machine: { ...machine, renewed: true }, effects: [{ do: "token", attempt, reason: "rejected" }] };
 }
 function hello(machine, expiresInMs, now) {
     if (machine.state !== "connecting")

@@ -248,6 +248,23 @@ test("a slow old token never replaces a newer one", async () => {
     assert.equal(client.principal, "bob");
     assert.ok(!JSON.stringify(on.gateway.seen).includes("ann"));
 });
+test("whoever sets the token of another person publishes as that person or not at all", async () => {
+    const on = world({ signIn: (token) => ({ principal: token ?? "" }) });
+    const { client } = await connected(on, { token: "ann" });
+    assert.equal(client.principal, "ann");
+    client.setToken("bob");
+    await on.clock.advance(5_000);
+    await client.connected();
+    assert.equal(client.principal, "bob");
+});
+test("the end of a reading that was asked anew already is not asked for twice", async () => {
+    const on = world();
+    const { client } = await connected(on);
+    client.subscribe("edits");
+    on.gateway.inject(JSON.stringify({ type: "error", code: "subscription_ended", message: "m", stream: "edits" }));
+    await on.clock.advance(60_000);
+    assert.equal(on.gateway.seen.filter(({ message }) => message["type"] === "subscribe").length, 1);
+});
 test("an expired static token is one event, and a new one works (B66)", async () => {
     const on = world({ signIn: (token) => (token === "fresh" ? { principal: "ann" } : "signed_out") });
     const { client } = on.client({ token: "stale" });

@@ -288,10 +288,32 @@ test("the refresh of a session comes at two thirds of its life, for providers on
 });
 test("a refresh that is refused asks once for another token", () => {
     const drive = new Drive().connect();
-    drive.put({ type: "refreshRefused" });
+    drive.put({ type: "refreshRefused", final: true });
     assert.deepEqual(drive.effects, [{ do: "token", attempt: 1, reason: "rejected" }]);
-    drive.put({ type: "refreshRefused" });
-    assert.deepEqual(drive.effects, []);
+    drive.put({ type: "refreshRefused", final: true });
+    assert.equal(drive.machine.state, "connecting", "and is then tried on a connection of its own");
+    drive.put({ type: "token" });
+    drive.put({ type: "refused", code: "signed_out", message: "", retryAfterMs: null });
+    assert.equal(drive.machine.state, "unauthorized");
+});
+test("a token that was set and is another person's is tried on a connection of its own", () => {
+    const drive = new Drive("static").connect();
+    drive.put({ type: "tokenSet", tokens: "static" });
+    drive.put({ type: "token" });
+    assert.deepEqual(drive.did, ["sendRefresh"]);
+    drive.put({ type: "refreshRefused", final: true });
+    assert.equal(drive.machine.state, "connecting");
+    assert.ok(drive.did.includes("drop"), "nothing more is sent as the person before");
+});
+test("a refresh that nobody could judge is tried again on the connection that stands", () => {
+    for (const tokens of ["static", "provider"]) {
+        const drive = new Drive(tokens).connect();
+        drive.put({ type: "refreshRefused", final: false });
+        assert.equal(drive.armed("refresh"), TIMING.probeMs);
+        drive.put({ type: "timer", timer: "refresh" });
+        drive.put({ type: "token" });
+        assert.deepEqual(drive.did, ["sendRefresh"]);
+    }
 });
 test("closing stops every timer, cuts, forgets, and whatever comes later is ignored", () => {
     const drive = new Drive().connect();
@@ -310,7 +332,7 @@ test("no sequence of inputs breaks the machine: one socket at a time, and timers
         { type: "token" }, { type: "opened" }, { type: "hello", expiresInMs: 60_000 }, { type: "heard" }, { type: "lost", code: 1006, reason: "" },
         { type: "lost", code: 4001, reason: "" }, { type: "malformed", message: "x" }, { type: "goingAway", afterMs: 5 },
         { type: "refused", code: "signed_out", message: "", retryAfterMs: null }, { type: "refused", code: "unavailable", message: "", retryAfterMs: 9 },
-        { type: "tokenFailed", final: false, message: "" }, { type: "refreshed", expiresInMs: 10 }, { type: "refreshRefused" },
+        { type: "tokenFailed", final: false, message: "" }, { type: "refreshed", expiresInMs: 10 }, { type: "refreshRefused", final: true },
         ...["open", "retry", "heartbeat", "refresh", "depart"].map((timer) => ({ type: "timer", timer })),
     ];
     let seed = 7;

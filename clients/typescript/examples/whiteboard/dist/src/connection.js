@@ -202,9 +202,13 @@ export class Connection {
             return this.input({ type: "goingAway", attempt, afterMs: message.reconnectAfterMs });
         if (message.type === "refreshed")
             return this.input({ type: "refreshed", attempt, expiresInMs: message.expiresInMs });
-        if (message.type === "error" && message.code === "signed_out" && message.id === null) {
-            return this.input({ type: "refreshRefused", attempt });
+        if (message.type === "error" && isOfRefresh(message)) {
+            return this.input({ type: "refreshRefused", attempt, final: message.code === "signed_out" });
         }
         this.listener.message(message);
     }
+}
+/** A refusal that names nothing it is about, with a code that a token can be refused with. */
+function isOfRefresh({ code, id, stream, cache }) {
+    return (code === "signed_out" || code === "unavailable") && id === null && stream === null && cache === null;
 }

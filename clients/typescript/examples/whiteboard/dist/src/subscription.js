@@ -101,6 +101,7 @@ export class Subscription {
     /** What to ask for now; counts as asked. */
     ask() {
         this.#asked += 1;
+        this.#behind = false;
         return wanted(this.#position);
     }
     /** Nothing that was asked on the connection before will be answered. */
@@ -146,7 +147,10 @@ export class Subscription {
     }
     /** The gateway's refusal to subscribe, or the end of what was subscribed. */
     refused(code, oldest, error) {
-        this.#asked = Math.max(0, this.#asked - (code === "subscription_ended" ? 0 : 1));
+        // The end of a reading that was asked anew already: that ask has its own answer.
+        if (code === "subscription_ended" && this.#asked > 0)
+            return;
+        this.#asked = Math.max(0, this.#asked - 1);
         if (this.#end !== null)
             return;
         if (code === "trimmed" && oldest !== null)
