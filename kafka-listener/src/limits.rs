@@ -15,6 +15,12 @@ pub(crate) const CONTROL_FRAME_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Elements of all arrays of one request together. A fetch of 50,000 partitions has half of it.
 pub(crate) const ELEMENTS_PER_REQUEST_MAX: usize = 100_000;
 
+/// Partitions in one answer that names them all, about 200 bytes of memory each. A broker is built for 10,000 shards.
+pub(crate) const ANSWER_PARTITIONS_MAX: usize = 100_000;
+
+/// Parts of one request, its topics or groups, that are asked for at the same time.
+pub(crate) const GATHERED_AT_ONCE: usize = 64;
+
 /// Requests of one connection that are not answered yet. librdkafka has a million by default and a handful in fact.
 pub(crate) const UNANSWERED_MAX: usize = 64;
 

@@ -15,6 +15,7 @@ use kafka_protocol::messages::{
 };
 
 use super::admin::{self, Refused, Settings};
+use super::once::once;
 use super::settings::{self, Setting, Type};
 use super::{Ctx, Head, metadata, text};
 use crate::limits::BATCH_BYTES_MAX;
@@ -38,11 +39,14 @@ pub(super) async fn answer(
     head: Head,
     request: DescribeConfigsRequest,
 ) -> DescribeConfigsResponse {
-    let names = request.resources.iter();
+    let asked = once(request.resources, |one| {
+        (one.resource_type, one.resource_name.clone())
+    });
+    let names = asked.iter();
     let names = names.filter(|one| one.resource_type == TOPIC);
     ctx.topics_with(names.map(|one| one.resource_name.as_str()))
         .await;
-    let results = request.resources.iter().map(|asked| {
+    let results = asked.iter().map(|asked| {
         let result = DescribeConfigsResult::default()
             .with_error_message(None)
             .with_resource_type(asked.resource_type)
@@ -137,6 +141,10 @@ pub(super) async fn alter(
     _head: Head,
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse {
+    let names = request.resources.iter();
+    let names = names.filter(|one| one.resource_type == TOPIC);
+    ctx.topics_with(names.map(|one| one.resource_name.as_str()))
+        .await;
     let mut responses = Vec::with_capacity(request.resources.len());
     for resource in &request.resources {
         let response = AlterConfigsResourceResponse::default()
@@ -159,6 +167,10 @@ pub(super) async fn replace(
     _head: Head,
     request: AlterConfigsRequest,
 ) -> AlterConfigsResponse {
+    let names = request.resources.iter();
+    let names = names.filter(|one| one.resource_type == TOPIC);
+    ctx.topics_with(names.map(|one| one.resource_name.as_str()))
+        .await;
     let mut responses = Vec::with_capacity(request.resources.len());
     for asked in &request.resources {
         let response = Replaced::default()
@@ -185,15 +197,14 @@ pub(super) async fn replace(
     AlterConfigsResponse::default().with_responses(responses)
 }
 
-/// The topic of a change.
-async fn changed(ctx: &Ctx, kind: i8, wanted: &str) -> Result<Arc<Topic>, Refused> {
+/// The topic of a change. Whoever calls has asked for what is not known.
+fn changed(ctx: &Ctx, kind: i8, wanted: &str) -> Result<Arc<Topic>, Refused> {
     if kind != TOPIC {
         let message =
             "only settings of topics can be changed; the listener has a configuration file";
         return Err(Refused::new(INVALID_REQUEST, message));
     }
-    let topics = ctx.topics_with([wanted].into_iter()).await;
-    metadata::named(ctx, &topics, wanted).map_err(|code| Refused::new(code, name(code)))
+    metadata::named(ctx, &ctx.topics(), wanted).map_err(|code| Refused::new(code, name(code)))
 }
 
 async fn change(ctx: &Ctx, asked: &AlterConfigsResource, only_look: bool) -> Result<(), Refused> {
@@ -220,7 +231,7 @@ async fn apply(
     changes: &Settings,
     only_look: bool,
 ) -> Result<(), Refused> {
-    let topic = changed(ctx, kind, name).await?;
+    let topic = changed(ctx, kind, name)?;
     if only_look || *changes == Settings::default() {
         return Ok(());
     }

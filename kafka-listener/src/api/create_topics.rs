@@ -1,5 +1,6 @@
 //! CreateTopics: streams made at the control plane with the client's own token.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use kafka_protocol::messages::create_topics_request::CreatableTopic;
@@ -22,15 +23,16 @@ pub(super) async fn answer(
     head: Head,
     request: CreateTopicsRequest,
 ) -> CreateTopicsResponse {
+    let mut named: HashMap<&str, usize> = HashMap::with_capacity(request.topics.len());
+    for topic in &request.topics {
+        *named.entry(topic.name.as_str()).or_default() += 1;
+    }
     let mut results = Vec::with_capacity(request.topics.len());
     for topic in &request.topics {
-        let twice = request
-            .topics
-            .iter()
-            .filter(|other| other.name == topic.name)
-            .count()
-            > 1;
-        let made = if twice {
+        let made = if named
+            .get(topic.name.as_str())
+            .is_some_and(|times| *times > 1)
+        {
             let message = "the request names the topic more than once";
             Err(Refused::new(INVALID_REQUEST, message))
         } else {

@@ -25,6 +25,8 @@ pub(super) async fn answer(
             .map(|name| DeleteTopicState::default().with_name(Some(name)))
             .collect()
     };
+    let names = asked.iter().filter_map(|topic| topic.name.as_ref());
+    ctx.topics_with(names.map(|name| name.as_str())).await;
     let mut responses = Vec::with_capacity(asked.len());
     for topic in &asked {
         let deleted = delete(&ctx, topic).await;
@@ -36,10 +38,7 @@ pub(super) async fn answer(
 async fn delete(ctx: &Ctx, asked: &DeleteTopicState) -> Result<Arc<Topic>, Refused> {
     let refused = |code| Refused::new(code, name(code));
     let topic = match &asked.name {
-        Some(wanted) => {
-            let topics = ctx.topics_with([wanted.as_str()].into_iter()).await;
-            metadata::named(ctx, &topics, wanted.as_str()).map_err(refused)?
-        }
+        Some(wanted) => metadata::named(ctx, &ctx.topics(), wanted.as_str()).map_err(refused)?,
         None => {
             let topics = ctx.topics();
             let topic = topics.with_id(asked.topic_id.as_bytes()).cloned();

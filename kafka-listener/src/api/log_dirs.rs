@@ -1,5 +1,6 @@
 //! DescribeLogDirs: one directory that stands for all disks behind the listener, with the size of every partition.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use felix_client::raw::{List, RawDescribe, StreamName};
@@ -20,10 +21,14 @@ pub(super) async fn answer(
     request: DescribeLogDirsRequest,
 ) -> DescribeLogDirsResponse {
     let topics = ctx.topics();
+    let asked: Option<HashSet<&str>> = request
+        .topics
+        .as_ref()
+        .map(|asked| asked.iter().map(|one| one.topic.as_str()).collect());
     let wanted = |topic: &Topic| {
-        let asked = request.topics.as_ref();
+        let asked = asked.as_ref();
         ctx.who.may_see(&topic.stream)
-            && asked.is_none_or(|asked| asked.iter().any(|one| one.topic.as_str() == topic.name))
+            && asked.is_none_or(|asked| asked.contains(topic.name.as_str()))
     };
     let wanted: Vec<&Arc<Topic>> = topics.iter().filter(|topic| wanted(topic)).collect();
     let mut result = DescribeLogDirsResult::default().with_log_dir(text(DIRECTORY));

@@ -11,10 +11,12 @@ use kafka_protocol::messages::{BrokerId, MetadataRequest, MetadataResponse, Topi
 use uuid::Uuid;
 
 use super::admin::{self, NewTopic};
+use super::once::once;
 use super::{Ctx, Head, cluster_id, text};
+use crate::limits::ANSWER_PARTITIONS_MAX;
 use crate::topics::{Topic, Topics};
 use crate::wire::codes::{
-    INVALID_TOPIC_EXCEPTION, NONE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID,
+    INVALID_TOPIC_EXCEPTION, POLICY_VIOLATION, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 };
 
@@ -37,9 +39,10 @@ pub(super) async fn answer(
     head: Head,
     request: MetadataRequest,
 ) -> MetadataResponse {
-    let asked = request.topics.as_deref();
     // In version 0 an empty list means all; later it means none, and null means all.
-    let asked = asked.filter(|asked| head.version > 0 || !asked.is_empty());
+    let asked = request
+        .topics
+        .filter(|asked| head.version > 0 || !asked.is_empty());
     let operations = request.include_topic_authorized_operations;
     let topics = match asked {
         None => {
@@ -48,7 +51,7 @@ pub(super) async fn answer(
         }
         Some(asked) => {
             let makes = request.allow_auto_topic_creation;
-            some(&ctx, &head, asked, makes, operations).await
+            some(&ctx, &head, distinct(asked), makes, operations).await
         }
     };
     let (host, port) = &ctx.shared.advertised;
@@ -71,19 +74,30 @@ pub(super) async fn answer(
 fn all(ctx: &Ctx, operations: bool) -> Vec<MetadataResponseTopic> {
     let topics = ctx.topics();
     let seen = topics.iter().filter(|topic| ctx.who.may_see(&topic.stream));
-    seen.map(|topic| found(ctx, topic, operations)).collect()
+    let mut room = ANSWER_PARTITIONS_MAX;
+    seen.map(|topic| found(ctx, topic, operations, &mut room))
+        .collect()
+}
+
+/// Each topic once.
+fn distinct(asked: Vec<MetadataRequestTopic>) -> Vec<MetadataRequestTopic> {
+    let name = |topic: &MetadataRequestTopic| {
+        let name = topic.name.clone();
+        name.filter(|_| topic.topic_id.is_nil())
+    };
+    once(asked, |topic| (topic.topic_id, name(topic)))
 }
 
 async fn some(
     ctx: &Ctx,
     head: &Head,
-    asked: &[MetadataRequestTopic],
+    asked: Vec<MetadataRequestTopic>,
     makes: bool,
     operations: bool,
 ) -> Vec<MetadataResponseTopic> {
     let mut topics = ctx.topics_with(asked.iter().filter_map(name_of)).await;
-    let mut answers = Vec::with_capacity(asked.len());
-    for topic in asked {
+    let mut all = Vec::with_capacity(asked.len());
+    for topic in &asked {
         let looked = look(ctx, &topics, topic);
         let missing = |error| error == UNKNOWN_TOPIC_OR_PARTITION;
         let looked = match (looked, name_of(topic)) {
@@ -96,12 +110,15 @@ async fn some(
             }
             (looked, _) => looked,
         };
-        answers.push(match looked {
-            Ok(topic) => found(ctx, &topic, operations),
-            Err(error) => not_found(head, topic, error),
-        });
+        all.push(looked);
     }
-    answers
+    // Made in one go when nothing is waited for any more: it takes more memory than what it is made of.
+    let mut room = ANSWER_PARTITIONS_MAX;
+    let answers = asked.iter().zip(all).map(|(asked, looked)| match looked {
+        Ok(topic) => found(ctx, &topic, operations, &mut room),
+        Err(error) => not_found(head, asked, error),
+    });
+    answers.collect()
 }
 
 fn look(ctx: &Ctx, topics: &Topics, asked: &MetadataRequestTopic) -> Result<Arc<Topic>, i16> {
@@ -178,7 +195,32 @@ async fn make(ctx: &Ctx, name: &str) -> Option<Arc<Topics>> {
     }
 }
 
-fn found(ctx: &Ctx, topic: &Topic, operations: bool) -> MetadataResponseTopic {
+/// What is told of a topic. Of one whose partitions are more than there is room for in the answer, that it exists.
+fn found(ctx: &Ctx, topic: &Topic, operations: bool, room: &mut usize) -> MetadataResponseTopic {
+    let answer = MetadataResponseTopic::default()
+        .with_name(Some(TopicName(text(&topic.name))))
+        .with_topic_id(Uuid::from_bytes(topic.id));
+    let mut answer = if takes(room, topic.stream.shards) {
+        answer.with_partitions(partitions(ctx, topic))
+    } else {
+        answer.with_error_code(POLICY_VIOLATION)
+    };
+    if operations {
+        answer.topic_authorized_operations = operations_of(ctx, topic);
+    }
+    answer
+}
+
+/// Whether so many partitions fit into what is left of the room for them, which they then take.
+fn takes(room: &mut usize, shards: u32) -> bool {
+    let left = usize::try_from(shards)
+        .ok()
+        .and_then(|shards| room.checked_sub(shards));
+    *room = left.unwrap_or(*room);
+    left.is_some()
+}
+
+fn partitions(ctx: &Ctx, topic: &Topic) -> Vec<MetadataResponsePartition> {
     let node = BrokerId(ctx.shared.node_id);
     let shards = i32::try_from(topic.stream.shards).unwrap_or(i32::MAX);
     let partitions = (0..shards).map(|shard| {
@@ -188,15 +230,7 @@ fn found(ctx: &Ctx, topic: &Topic, operations: bool) -> MetadataResponseTopic {
             .with_replica_nodes(vec![node])
             .with_isr_nodes(vec![node])
     });
-    let mut answer = MetadataResponseTopic::default()
-        .with_error_code(NONE)
-        .with_name(Some(TopicName(text(&topic.name))))
-        .with_topic_id(Uuid::from_bytes(topic.id))
-        .with_partitions(partitions.collect());
-    if operations {
-        answer.topic_authorized_operations = operations_of(ctx, topic);
-    }
-    answer
+    partitions.collect()
 }
 
 fn operations_of(ctx: &Ctx, topic: &Topic) -> i32 {
@@ -218,4 +252,46 @@ fn not_found(head: &Head, asked: &MetadataRequestTopic, error: i16) -> MetadataR
         .with_error_code(error)
         .with_name(name)
         .with_topic_id(asked.topic_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn topic(name: Option<&str>, id: u8) -> MetadataRequestTopic {
+        MetadataRequestTopic::default()
+            .with_name(name.map(|name| TopicName(text(name))))
+            .with_topic_id(Uuid::from_bytes([id; 16]))
+    }
+
+    #[test]
+    fn a_topic_that_is_named_again_is_answered_once() {
+        let asked = [
+            topic(Some("a"), 0),
+            topic(Some("b"), 0),
+            topic(Some("a"), 0),
+            topic(None, 1),
+            // With an id the name says nothing.
+            topic(Some(""), 1),
+            topic(None, 2),
+        ];
+        let kept = distinct(asked.to_vec());
+        assert_eq!(
+            kept,
+            [
+                asked[0].clone(),
+                asked[1].clone(),
+                asked[3].clone(),
+                asked[5].clone()
+            ]
+        );
+    }
+
+    #[test]
+    fn one_answer_has_room_for_so_many_partitions() {
+        let mut room = 1500;
+        let taken = [1024, 1024, 400, 77, 76].map(|shards| takes(&mut room, shards));
+        assert_eq!(taken, [true, false, true, false, true]);
+        assert_eq!(room, 0);
+    }
 }

@@ -15,6 +15,7 @@ mod leader_epoch;
 mod list_offsets;
 mod log_dirs;
 mod metadata;
+mod once;
 mod partitions;
 mod produce;
 mod producer_id;
@@ -34,6 +35,7 @@ use felix_client::raw::{Raw, RawStream};
 use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
 
 use crate::conn::{Pending, Work};
+use crate::limits::GATHERED_AT_ONCE;
 use crate::listener::Shared;
 use crate::sasl::Judged;
 use crate::topics::{Topic, Topics};
@@ -279,21 +281,26 @@ pub(crate) fn cluster_id(ctx: &Ctx) -> String {
     format!("felix.{}", ctx.who.tenant())
 }
 
-/// Does work at the same time and gives the results in its order.
+/// Does work at the same time, so much of it, and gives the results in its order.
 async fn gather<T, W>(work: impl Iterator<Item = W>) -> Vec<T>
 where
     T: Send + 'static,
     W: Future<Output = T> + Send + 'static,
 {
+    let mut work = work.fuse();
     let mut pending = Pending::new();
-    for work in work {
-        pending.push(Box::pin(work));
-    }
-    let mut results = Vec::with_capacity(pending.len());
-    while !pending.is_empty() {
+    let mut results = Vec::new();
+    loop {
+        // Each that is under way is looked at whenever one of them goes on.
+        let room = GATHERED_AT_ONCE.saturating_sub(pending.len());
+        for work in work.by_ref().take(room) {
+            pending.push(Box::pin(work));
+        }
+        if pending.is_empty() {
+            return results;
+        }
         results.push(pending.next().await);
     }
-    results
 }
 
 /// What was asked does not fit into a call; the guard lets less through than does.

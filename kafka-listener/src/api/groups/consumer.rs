@@ -18,6 +18,7 @@ use kafka_protocol::messages::{
 };
 use uuid::Uuid;
 
+use super::super::once::once;
 use super::super::{Ctx, Head, metadata, text, utf8};
 use super::{call, millis, narrow, said, told};
 use crate::topics::Topics;
@@ -178,7 +179,8 @@ pub(in super::super) async fn describe(
     head: Head,
     request: ConsumerGroupDescribeRequest,
 ) -> ConsumerGroupDescribeResponse {
-    let described = match List::build(request.group_ids.iter().map(|group| told(group))) {
+    let asked = once(request.group_ids, GroupId::clone);
+    let described = match List::build(asked.iter().map(|group| told(group))) {
         Ok(groups) => call(&ctx, ConsumerDescribe { groups }, Duration::ZERO).await,
         Err(_) => Err(INVALID_REQUEST),
     };
@@ -189,7 +191,7 @@ pub(in super::super) async fn describe(
             groups.map(|group| shown(&head, &topics, &group)).collect()
         }
         Err(error) => {
-            let failed = request.group_ids.into_iter().map(|group| {
+            let failed = asked.into_iter().map(|group| {
                 DescribedGroup::default()
                     .with_group_id(group)
                     .with_error_code(error)

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use felix_client::raw::{KafkaDelete, List};
 use kafka_protocol::messages::delete_groups_response::DeletableGroupResult;
-use kafka_protocol::messages::{DeleteGroupsRequest, DeleteGroupsResponse};
+use kafka_protocol::messages::{DeleteGroupsRequest, DeleteGroupsResponse, GroupId};
 
+use super::super::once::once;
 use super::super::{Ctx, Head};
 use super::{call, told};
 use crate::wire::codes::{GROUP_ID_NOT_FOUND, INVALID_REQUEST};
@@ -16,16 +17,17 @@ pub(in super::super) async fn answer(
     _head: Head,
     request: DeleteGroupsRequest,
 ) -> DeleteGroupsResponse {
-    let deleted = match List::build(request.groups_names.iter().map(|group| told(group))) {
+    let asked = once(request.groups_names, GroupId::clone);
+    let deleted = match List::build(asked.iter().map(|group| told(group))) {
         Ok(groups) => call(&ctx, KafkaDelete { groups }, Duration::ZERO).await,
         Err(_) => Err(INVALID_REQUEST),
     };
     let errors: Vec<i16> = match deleted {
         Ok(deleted) => deleted.errors.iter().collect(),
-        Err(error) => vec![error; request.groups_names.len()],
+        Err(error) => vec![error; asked.len()],
     };
     let mut errors = errors.into_iter();
-    let results = request.groups_names.into_iter().map(|group| {
+    let results = asked.into_iter().map(|group| {
         DeletableGroupResult::default()
             .with_group_id(group)
             .with_error_code(errors.next().unwrap_or(GROUP_ID_NOT_FOUND))

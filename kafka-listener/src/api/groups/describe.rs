@@ -8,6 +8,7 @@ use felix_client::raw::{KafkaDescribe, KafkaGroup, List};
 use kafka_protocol::messages::describe_groups_response::{DescribedGroup, DescribedGroupMember};
 use kafka_protocol::messages::{DescribeGroupsRequest, DescribeGroupsResponse, GroupId};
 
+use super::super::once::once;
 use super::super::{Ctx, Head, text};
 use super::{call, said, told};
 use crate::wire::codes::{GROUP_ID_NOT_FOUND, INVALID_REQUEST, NONE};
@@ -23,7 +24,8 @@ pub(in super::super) async fn answer(
     head: Head,
     request: DescribeGroupsRequest,
 ) -> DescribeGroupsResponse {
-    let described = match List::build(request.groups.iter().map(|group| told(group))) {
+    let asked = once(request.groups, GroupId::clone);
+    let described = match List::build(asked.iter().map(|group| told(group))) {
         Ok(groups) => call(&ctx, KafkaDescribe { groups }, Duration::ZERO).await,
         Err(_) => Err(INVALID_REQUEST),
     };
@@ -34,7 +36,7 @@ pub(in super::super) async fn answer(
             .map(|group| shown(&head, &group))
             .collect(),
         Err(error) => {
-            let failed = request.groups.into_iter().map(|group| {
+            let failed = asked.into_iter().map(|group| {
                 DescribedGroup::default()
                     .with_group_id(group)
                     .with_error_code(error)

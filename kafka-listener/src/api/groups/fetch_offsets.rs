@@ -1,5 +1,7 @@
 //! OffsetFetch: the positions of groups. A position that nobody committed is -1, never an error.
 
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,15 +13,17 @@ use kafka_protocol::messages::offset_fetch_response::{
 };
 use kafka_protocol::messages::{OffsetFetchRequest, OffsetFetchResponse, TopicName};
 
+use super::super::once::once;
 use super::super::{Ctx, Head, gather, metadata, text};
 use super::{call, narrow, said, told};
-use crate::topics::Topics;
+use crate::topics::{TopicId, Topics};
 use crate::wire::codes::{INVALID_REQUEST, NONE};
 
 /// First version that asks for several groups.
 const SEVERAL_FROM: i16 = 8;
 
 /// The partitions of one topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Asked {
     topic: TopicName,
     partitions: Vec<i32>,
@@ -47,9 +51,19 @@ pub(in super::super) async fn answer(
     request: OffsetFetchRequest,
 ) -> OffsetFetchResponse {
     if head.version >= SEVERAL_FROM {
+        let mut named = HashSet::new();
         let work = request.groups.into_iter().map(|group| {
             let (ctx, stable) = (Arc::clone(&ctx), request.require_stable);
-            async move { of_group(&ctx, stable, group).await }
+            let is_first = named.insert(group.group_id.clone());
+            async move {
+                if is_first {
+                    return of_group(&ctx, stable, group).await;
+                }
+                // All that a group has may be asked for in a few bytes.
+                OffsetFetchResponseGroup::default()
+                    .with_group_id(group.group_id)
+                    .with_error_code(INVALID_REQUEST)
+            }
         });
         return OffsetFetchResponse::default().with_groups(gather(work).await);
     }
@@ -115,7 +129,7 @@ async fn look(ctx: &Ctx, question: Question) -> Result<Vec<Found>, (i16, Vec<Ask
     let topics = ctx
         .topics_with(names.map(|asked| asked.topic.as_str()))
         .await;
-    let asked = question.topics;
+    let asked = question.topics.map(distinct);
     let streams = match asked
         .as_ref()
         .map(|asked| known(ctx, &topics, asked))
@@ -141,6 +155,28 @@ async fn look(ctx: &Ctx, question: Question) -> Result<Vec<Found>, (i16, Vec<Ask
         (Ok(committed), Some(asked)) => Ok(pick(&topics, asked, &committed)),
         (Err(error), asked) => Err((error, asked.unwrap_or_default())),
     }
+}
+
+/// Each topic once, and of it each partition once: with a position come up to four kilobytes.
+fn distinct(asked: Vec<Asked>) -> Vec<Asked> {
+    let mut places: HashMap<TopicName, usize> = HashMap::with_capacity(asked.len());
+    let mut all: Vec<Asked> = Vec::with_capacity(asked.len());
+    for asked in asked {
+        match places.entry(asked.topic.clone()) {
+            Entry::Vacant(place) => {
+                place.insert(all.len());
+                all.push(asked);
+            }
+            Entry::Occupied(place) => {
+                let first = all.get_mut(*place.get()).into_iter();
+                first.for_each(|first| first.partitions.extend(&asked.partitions));
+            }
+        }
+    }
+    for asked in &mut all {
+        asked.partitions = once(std::mem::take(&mut asked.partitions), |one| *one);
+    }
+    all
 }
 
 /// The topics that exist and may be seen; there are no positions in others.
@@ -185,21 +221,19 @@ fn failed(asked: Asked, error: i16) -> Found {
 
 /// What was committed in each partition that was asked for.
 fn pick(topics: &Topics, asked: Vec<Asked>, committed: &KafkaCommitted) -> Vec<Found> {
+    let by_topic = committed.streams.iter().filter_map(|stream| {
+        let topic = topics.of_stream(stream.namespace.as_str(), stream.stream.as_str())?;
+        let shards = stream.shards.iter().map(|shard| (shard.shard, shard));
+        Some((topic.id, shards.collect()))
+    });
+    let by_topic: HashMap<TopicId, HashMap<u32, CommittedShard>> = by_topic.collect();
     let pick = |asked: Asked| {
         let topic = topics.named(asked.topic.as_str());
-        let of_topic = topic.and_then(|topic| {
-            committed.streams.iter().find(|stream| {
-                stream.namespace.as_str() == topic.stream.namespace.as_str()
-                    && stream.stream.as_str() == topic.stream.stream.as_str()
-            })
-        });
+        let of_topic = topic.and_then(|topic| by_topic.get(&topic.id));
         let partitions = asked.partitions.iter().map(|partition| {
-            let shards = of_topic.iter().flat_map(|stream| stream.shards.iter());
-            let mut shards = shards.filter(|shard| i64::from(shard.shard) == i64::from(*partition));
-            (
-                *partition,
-                shards.next().unwrap_or_else(|| none(*partition, NONE)),
-            )
+            let shard = u32::try_from(*partition).ok();
+            let found = of_topic.and_then(|shards| shards.get(&shard?).cloned());
+            (*partition, found.unwrap_or_else(|| none(*partition, NONE)))
         });
         Found {
             partitions: partitions.collect(),
@@ -256,4 +290,26 @@ fn new_form(found: Found) -> OffsetFetchResponseTopics {
     OffsetFetchResponseTopics::default()
         .with_partitions(partitions.collect())
         .with_name(found.topic)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(topic: &str, partitions: &[i32]) -> Asked {
+        Asked {
+            topic: TopicName(text(topic)),
+            partitions: partitions.to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_partition_that_is_asked_for_again_is_answered_once() {
+        let kept = distinct(vec![
+            asked("a", &[1, 0, 1]),
+            asked("b", &[1]),
+            asked("a", &[0, 2]),
+        ]);
+        assert_eq!(kept, [asked("a", &[1, 0, 2]), asked("b", &[1])]);
+    }
 }
