@@ -1,6 +1,6 @@
 //! What the catalogue says: which topics a tenant has, and which keys verify its tokens.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use felix_meta::TenantEntry;
 use felix_model::TenantId;
 
 use crate::limits::{UNKNOWN_NAME_TTL, UNKNOWN_NAMES_MAX};
-use crate::topics::{Place, Topics, place};
+use crate::topics::{Place, TOPIC_BYTES_MAX, Topics, place};
 
 /// Names, through the catalogue this listener follows.
 #[derive(Debug)]
@@ -20,7 +20,41 @@ pub(crate) struct Names {
     made: Mutex<HashMap<TenantId, Made>>,
     caught_up: Mutex<Option<Instant>>,
     /// Names that were asked for and not there, so that a misspelt one does not become load on the control plane.
-    unknown: Mutex<HashMap<(TenantId, String), Instant>>,
+    unknown: Mutex<Unknown>,
+}
+
+/// Names that were not there when they were asked for, and when that was.
+#[derive(Debug, Default)]
+struct Unknown(HashMap<TenantId, HashMap<String, Instant>>);
+
+impl Unknown {
+    /// Whether each of these was asked for a moment ago.
+    fn has_all(&self, tenant: &TenantId, names: &HashSet<&str>) -> bool {
+        let known = self.0.get(tenant);
+        names.iter().all(|name| {
+            let at = known.and_then(|known| known.get(*name));
+            at.is_some_and(|at| at.elapsed() < UNKNOWN_NAME_TTL)
+        })
+    }
+
+    /// Remembers names, as many as there is room for.
+    fn add<'a>(&mut self, tenant: &TenantId, names: impl Iterator<Item = &'a str>) {
+        for known in self.0.values_mut() {
+            known.retain(|_, at| at.elapsed() < UNKNOWN_NAME_TTL);
+        }
+        self.0.retain(|_, known| !known.is_empty());
+        let held: usize = self.0.values().map(HashMap::len).sum();
+        let names = names.take(UNKNOWN_NAMES_MAX.saturating_sub(held));
+        let names = names.map(|name| (name.to_owned(), Instant::now()));
+        self.0.entry(tenant.clone()).or_default().extend(names);
+    }
+}
+
+/// The names that no topic has and one may have soon, each once. One that is too long is nobody's.
+fn missing<'a>(topics: &Topics, names: impl Iterator<Item = &'a str>) -> HashSet<&'a str> {
+    let missing =
+        names.filter(|name| name.len() <= TOPIC_BYTES_MAX && topics.named(name).is_none());
+    missing.collect()
 }
 
 /// What a login rests on: the keys of its tenant, and what of it was revoked.
@@ -89,29 +123,14 @@ impl Names {
         names: impl Iterator<Item = &'a str>,
     ) -> Arc<Topics> {
         let topics = self.topics(tenant);
-        let missing: Vec<&str> = names.filter(|name| topics.named(name).is_none()).collect();
-        let asks = {
-            let unknown = lock(&self.unknown);
-            missing.iter().any(|name| {
-                let at = unknown.get(&(tenant.clone(), (*name).to_owned()));
-                at.is_none_or(|at| at.elapsed() >= UNKNOWN_NAME_TTL)
-            })
-        };
-        if !asks {
+        let names = missing(&topics, names);
+        if lock(&self.unknown).has_all(tenant, &names) {
             return topics;
         }
         self.refresh().await;
         let topics = self.topics(tenant);
-        let mut unknown = lock(&self.unknown);
-        unknown.retain(|_, at| at.elapsed() < UNKNOWN_NAME_TTL);
-        for name in missing
-            .into_iter()
-            .filter(|name| topics.named(name).is_none())
-        {
-            if unknown.len() < UNKNOWN_NAMES_MAX {
-                unknown.insert((tenant.clone(), name.to_owned()), Instant::now());
-            }
-        }
+        let names = missing(&topics, names.into_iter());
+        lock(&self.unknown).add(tenant, names.into_iter());
         topics
     }
 
@@ -193,4 +212,30 @@ fn revocations(entry: &TenantEntry) -> Revocations {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_no_topic_can_have_are_not_remembered() {
+        let (longest, longer) = ("x".repeat(TOPIC_BYTES_MAX), "x".repeat(TOPIC_BYTES_MAX + 1));
+        let names = ["a", "b", "a", &longest, &longer];
+        let missing = missing(&Topics::default(), names.into_iter());
+        assert_eq!(missing, HashSet::from(["a", "b", longest.as_str()]));
+    }
+
+    #[test]
+    fn so_many_unknown_names_are_remembered_over_all_tenants() {
+        let tenants: [TenantId; 2] = ["one", "two"].map(|name| name.parse().unwrap());
+        let names: Vec<String> = (0..UNKNOWN_NAMES_MAX).map(|n| n.to_string()).collect();
+        let mut unknown = Unknown::default();
+        for tenant in &tenants {
+            unknown.add(tenant, names.iter().map(String::as_str));
+        }
+        let held: usize = unknown.0.values().map(HashMap::len).sum();
+        assert_eq!(held, UNKNOWN_NAMES_MAX);
+        assert!(!unknown.has_all(&tenants[1], &HashSet::from(["0"])));
+    }
 }

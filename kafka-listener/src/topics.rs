@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 pub(crate) const DEFAULT_NAMESPACE: &str = "default";
 
 /// Longest name of a topic in the Kafka protocol.
-const TOPIC_BYTES_MAX: usize = 249;
+pub(crate) const TOPIC_BYTES_MAX: usize = 249;
 
 /// An id of a topic, as it stands on the wire.
 pub(crate) type TopicId = [u8; 16];

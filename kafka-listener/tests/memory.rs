@@ -40,6 +40,7 @@ mod tests {
         a_claim_of_two_billion_records_costs_what_it_weighs();
         no_input_of_the_corpus_costs_more_than_it_weighs();
         no_count_in_any_request_is_believed();
+        no_request_has_more_elements_than_any_needs();
     }
 
     /// One record batch of 66 bytes, in a request that is otherwise well-formed.
@@ -94,6 +95,25 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    /// A mebibyte of topics without a name or a partition, in the requests that are read by hand. What they would be in
+    /// memory is many times as long.
+    fn no_request_has_more_elements_than_any_needs() {
+        const BYTES: usize = 1 << 20;
+        let head = |key: u8, version: u8| [0, key, 0, version, 0, 0, 0, 1, 0, 1, b'r'];
+        let count = u32::try_from(BYTES / 6).unwrap().to_be_bytes();
+        let produce = [&head(0, 7)[..], b"\xff\xff\xff\xff\0\0\x13\x88"].concat();
+        let fetch = [&head(1, 4)[..], &[0; 17]].concat();
+        // The forgotten ones stand behind none that is wanted.
+        let session = [&head(1, 11)[..], &[0; 29]].concat();
+        for start in [produce, fetch, session] {
+            let mut request = [&start[..], &count].concat();
+            request.resize(request.len() + BYTES, 0);
+            assert!(!readable(&request), "{start:02x?}");
+            let spent = spent(&request);
+            assert!(spent <= request.len() + SLACK, "{start:02x?}: {spent}");
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+use crate::limits::ELEMENTS_PER_REQUEST_MAX;
+
 /// Why bytes are not what the protocol says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Malformed {
@@ -39,11 +41,13 @@ pub(crate) enum Malformed {
 #[derive(Clone, Debug)]
 pub(crate) struct Reader {
     bytes: Bytes,
+    /// Elements of all arrays and tagged fields so far.
+    elements: usize,
 }
 
 impl Reader {
     pub(crate) fn new(bytes: Bytes) -> Self {
-        Self { bytes }
+        Self { bytes, elements: 0 }
     }
 
     fn left(&self) -> usize {
@@ -150,7 +154,8 @@ impl Reader {
     }
 
     /// The count of an array whose elements take at least `least` bytes each; null counts as `None`. More elements
-    /// than the bytes left could hold are refused here, before anything is made room for.
+    /// than the bytes left could hold, or than any request needs in all, are refused here, before anything is made room
+    /// for.
     pub(crate) fn nullable_count(
         &mut self,
         flexible: bool,
@@ -161,15 +166,22 @@ impl Reader {
         } else {
             i64::from(self.i32()?)
         };
-        let most = self.left() / least.max(1);
-        match usize::try_from(count) {
-            Ok(count) if count <= most => Ok(Some(count)),
-            Ok(count) => Err(Malformed::Count {
-                count: count as u64,
-                most,
-            }),
+        match u64::try_from(count) {
+            Ok(count) => self.elements(count, least).map(Some),
             Err(_) if count == -1 => Ok(None),
             Err(_) => Err(Malformed::Negative(count)),
+        }
+    }
+
+    fn elements(&mut self, count: u64, least: usize) -> Result<usize, Malformed> {
+        let fit = self.left() / least.max(1);
+        let most = fit.min(ELEMENTS_PER_REQUEST_MAX.saturating_sub(self.elements));
+        match usize::try_from(count) {
+            Ok(count) if count <= most => {
+                self.elements += count;
+                Ok(count)
+            }
+            _ => Err(Malformed::Count { count, most }),
         }
     }
 
@@ -182,7 +194,8 @@ impl Reader {
         if !flexible {
             return Ok(());
         }
-        for _ in 0..self.varint()? {
+        let tags = self.varint()?;
+        for _ in 0..self.elements(tags.into(), 2)? {
             self.varint()?;
             let size = self.varint()?;
             self.take(size as usize)?;
@@ -216,6 +229,23 @@ mod tests {
         assert_eq!(
             reader(&[0xff, 0xff, 0xff, 0xfe]).nullable_count(false, 1),
             Err(Malformed::Negative(-2))
+        );
+    }
+
+    #[test]
+    fn the_elements_of_all_counts_are_counted_together() {
+        let mut bytes = Vec::new();
+        for count in [ELEMENTS_PER_REQUEST_MAX - 3, 2, 1, 1] {
+            bytes.extend(u32::try_from(count).unwrap().to_be_bytes());
+        }
+        bytes.resize(16 + ELEMENTS_PER_REQUEST_MAX, 0);
+        let mut reader = Reader::new(bytes.into());
+        for count in [ELEMENTS_PER_REQUEST_MAX - 3, 2, 1] {
+            assert_eq!(reader.count(false, 1), Ok(count));
+        }
+        assert_eq!(
+            reader.count(false, 1),
+            Err(Malformed::Count { count: 1, most: 0 })
         );
     }
 
