@@ -5,14 +5,28 @@ use std::time::Duration;
 /// A browser's first message must be there after this long, and so must the head of any request.
 pub(crate) const FIRST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a first message may take to be judged, with everybody asked who has a say: then the browser is told to come
+/// back later.
+pub(crate) const JOIN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a browser may take to take in the answer to its first message. With [`GOODBYE_TIMEOUT`] it is less than
+/// [`DRAIN_TIMEOUT`].
+pub(crate) const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Characters of foreign text that an error repeats: a name that may be is no longer.
+pub(crate) const QUOTED_CHARS_MAX: usize = 64;
+
+/// Characters of an error's message, where others have a say in it: parsers repeat what they read.
+pub(crate) const FAULT_CHARS_MAX: usize = 256;
+
 /// Bytes of a request's head. Cookies and an ID token in a header fit.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 /// How long a gateway that stops waits for sessions to end after it told them to go.
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Connections of browsers in total; more are closed at once. One holds under 40 KB while it is idle, so that this guards
-/// descriptors, of which there is one for each.
+/// Connections of browsers in total, WebSockets for as long as they stand; more are closed at once. One holds under 40 KB
+/// while it is idle, so that this guards descriptors, of which there is one for each.
 pub(crate) const CONNECTIONS_MAX: usize = 20_000;
 
 /// Connections of one address for each session that it may have, where no proxy stands between: a browser opens several for

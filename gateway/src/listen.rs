@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::connect_info::ConnectInfo;
-use felix_process::Slots;
+use felix_process::{Slot, Slots};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
@@ -15,12 +15,18 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-
 use crate::address::counted;
 use crate::app::App;
 use crate::limits::{
     ACCEPT_PAUSE, CONNECTIONS_MAX, CONNECTIONS_PER_SESSION, FIRST_MESSAGE_TIMEOUT, HEAD_BYTES_MAX,
 };
+
+/// A connection's place among those there may be. Every request of it carries it, so that a WebSocket, which outlives the
+/// requests, keeps it.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    _slot: Slot<IpAddr>,
+}
 
 /// Takes connections until the gateway drains. Each is a task of `connections`.
 pub(crate) async fn accept(
@@ -58,11 +64,9 @@ pub(crate) async fn accept(
         app.metrics.connections.increment(1);
         // A small event must not wait for the acknowledgement of the one before it.
         let _ = stream.set_nodelay(true);
-        let served = serve(stream, peer, router.clone(), app.draining.clone());
-        connections.spawn(async move {
-            served.await;
-            drop(slot);
-        });
+        let seat = Arc::new(Seat { _slot: slot });
+        let (router, draining) = (router.clone(), app.draining.clone());
+        connections.spawn(serve(stream, peer, seat, router, draining));
     }
 }
 
@@ -76,11 +80,18 @@ fn per_address(app: &App) -> usize {
     }
 }
 
-/// One connection's requests. A WebSocket leaves it with the upgrade and is a session from then on.
-async fn serve(stream: TcpStream, peer: SocketAddr, router: Router, draining: CancellationToken) {
+/// One connection's requests. A WebSocket leaves it with the upgrade and is a session from then on, in the same seat.
+async fn serve(
+    stream: TcpStream,
+    peer: SocketAddr,
+    seat: Arc<Seat>,
+    router: Router,
+    draining: CancellationToken,
+) {
     let inner = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
+        request.extensions_mut().insert(Arc::clone(&seat));
         inner.call(request)
     });
     let connection = http1::Builder::new()

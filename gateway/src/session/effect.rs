@@ -1,6 +1,6 @@
 //! What a message comes to: something to do, or a refusal.
 
-use super::fault::{Code, Fault};
+use super::fault::{Code, Fault, quoted};
 use super::message::{Begin, Hidden};
 use crate::metrics::Limited;
 use crate::scope::is_plain;
@@ -113,6 +113,7 @@ pub(super) fn allowed(
     rights: &[bool],
     (kind, alias, action): (&str, &str, &str),
 ) -> Result<usize, Fault> {
+    let alias = quoted(alias);
     let Some(place) = place else {
         return Err(Fault::bad_request(format!(
             "no {kind} is called {alias:?} here"

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::limits::{FAULT_CHARS_MAX, QUOTED_CHARS_MAX};
+
 /// What a browser is told when something is not done. A code never changes its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -55,9 +57,11 @@ pub(crate) struct Fault {
 
 impl Fault {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+        let mut message = message.into();
+        message.truncate(cut(&message, FAULT_CHARS_MAX).len());
         Self {
             code,
-            message: message.into(),
+            message,
             id: None,
             stream: None,
             slot: None,
@@ -79,12 +83,19 @@ impl Fault {
     }
 
     pub(crate) fn stream(mut self, alias: &str) -> Self {
-        self.stream = Some(alias.to_owned());
+        self.stream = Some(quoted(alias).to_owned());
         self
     }
 
     pub(crate) fn cache(mut self, alias: &str) -> Self {
-        self.cache = Some(alias.to_owned());
+        self.cache = Some(quoted(alias).to_owned());
+        self
+    }
+
+    /// Which subscription to the stream it is about.
+    pub(crate) fn subscription(mut self, slot: Option<&str>, shard: Option<u32>) -> Self {
+        self.slot = slot.map(|slot| quoted(slot).to_owned());
+        self.shard = shard;
         self
     }
 
@@ -97,5 +108,33 @@ impl Fault {
 
     pub(crate) fn to_text(&self) -> String {
         super::answer::to_text(self)
+    }
+}
+
+/// As much of somebody else's text as a fault repeats: names that may be are whole.
+pub(crate) fn quoted(text: &str) -> &str {
+    cut(text, QUOTED_CHARS_MAX)
+}
+
+fn cut(text: &str, chars_max: usize) -> &str {
+    let end = text.char_indices().nth(chars_max);
+    end.and_then(|(at, _)| text.get(..at)).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_repeats_no_more_of_foreign_text_than_a_name_is_long() {
+        let long = "é".repeat(100_000);
+        let fault = Fault::new(Code::SubscribeFailed, &*long);
+        assert_eq!(fault.message.chars().count(), FAULT_CHARS_MAX);
+        let fault = fault.stream(&long).cache(&long);
+        let fault = fault.subscription(Some(&long), None);
+        for told in [&fault.stream, &fault.cache, &fault.slot] {
+            assert_eq!(told.as_deref(), Some(&*"é".repeat(QUOTED_CHARS_MAX)));
+        }
+        assert_eq!(quoted("edits"), "edits");
     }
 }

@@ -6,7 +6,7 @@ use bytes::{Buf as _, Bytes};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::fault::{Code, Fault};
+use super::fault::{Code, Fault, quoted};
 use super::fields::{
     CacheDeleteIfText, CacheDeleteText, CacheGetText, CachePutIfText, CachePutText, CacheWatchText,
     CounterAddText, OffsetForTimeText, PublishText, ReadText, RefreshText, StateGetText,
@@ -216,8 +216,10 @@ impl Join {
             None | Some(Value::Null) => {}
             Some(Value::Number(number)) if number.as_u64() == Some(super::PROTOCOL) => {}
             Some(other) => {
+                let other = other.to_string();
                 let message = format!(
-                    "protocol {other} is not spoken here; {} is",
+                    "protocol {} is not spoken here; {} is",
+                    quoted(&other),
                     super::PROTOCOL
                 );
                 return Err(Fault::new(Code::Unsupported, message));
@@ -422,7 +424,7 @@ impl Message {
             "join" => Err(Fault::bad_request("there was a `join` already")),
             other => Err(Fault::new(
                 Code::Unsupported,
-                format!("no message is called {other:?}"),
+                format!("no message is called {:?}", quoted(other)),
             )),
         }
     }

@@ -165,3 +165,21 @@ proptest! {
         prop_assert_eq!(&read(Message::read_binary(binary(0, &payload).freeze()))[..], &payload[..]);
     }
 }
+
+#[test]
+fn what_a_message_says_wrong_is_repeated_in_part_only() {
+    let long = "é".repeat(50_000);
+    let join = format!(r#"{{"type":"join","board":"b","protocol":"{long}"}}"#);
+    let mut faults = vec![Join::read(&join, "board").unwrap_err()];
+    for text in [
+        format!(r#"{{"type":"{long}"}}"#),
+        format!(r#"{{"type":"cache_get","cache":"c","key":"k","id":"{long}"}}"#),
+        format!(r#"{{"type":"subscribe","stream":"s","from":"{long}"}}"#),
+    ] {
+        faults.push(Message::read(&text).unwrap_err());
+    }
+    for fault in faults {
+        let told = fault.to_text();
+        assert!(told.len() < 1_024, "{} bytes: {:.80}", told.len(), told);
+    }
+}

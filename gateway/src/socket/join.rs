@@ -11,13 +11,13 @@ use felix_process::Slot;
 use super::{Goodbye, failed, say};
 use crate::app::App;
 use crate::identity::{Ask, Attached, Granted, Place, Presented, Refused, Secret, now};
-use crate::limits::{FIRST_MESSAGE_TIMEOUT, SESSIONS_WAIT};
+use crate::limits::{FIRST_ANSWER_TIMEOUT, FIRST_MESSAGE_TIMEOUT, JOIN_TIMEOUT, SESSIONS_WAIT};
 use crate::metrics::Limited;
 use crate::origin;
 use crate::rooms::{self, Room};
 use crate::scope::{Resource, Scope};
 use crate::session::answer::Hello;
-use crate::session::fault::{Code, Fault};
+use crate::session::fault::{Code, Fault, quoted};
 use crate::session::features::{Feature, Features};
 use crate::session::message::Join;
 use crate::session::once::Page;
@@ -48,13 +48,14 @@ pub(super) struct Joined {
 /// Held for as long as a browser is there.
 pub(super) type Places = (Option<Slot<IpAddr>>, Option<Slot<Arc<str>>>, Option<Place>);
 
-/// Waits for the first message and answers it.
+/// Waits for the first message and answers it. `waiting` is where the socket is counted until it has joined.
 ///
 /// # Errors
 /// What to close with; the browser has been told why.
 pub(super) async fn join(
     app: &App,
     caller: Caller,
+    waiting: Option<Slot<IpAddr>>,
     socket: &mut WebSocket,
 ) -> Result<Joined, Goodbye> {
     let first = tokio::select! {
@@ -68,7 +69,10 @@ pub(super) async fn join(
     let admitted = match first? {
         Some(text) => tokio::select! {
             () = app.draining.cancelled() => return Err(Goodbye::GoingAway),
-            admitted = admit(app, caller, &text) => admitted,
+            admitted = tokio::time::timeout(JOIN_TIMEOUT, admit(app, caller, &text)) => {
+                let late = |_| Fault::new(Code::Unavailable, "it took too long to let you in");
+                admitted.map_err(late).flatten()
+            }
         },
         None => Err(Fault::bad_request(
             "the first message must be `join`, as text",
@@ -77,12 +81,13 @@ pub(super) async fn join(
     match admitted {
         Ok((joined, hello)) => {
             app.metrics.joins.increment(1);
-            say(socket, hello).await?;
+            drop(waiting);
+            say(socket, FIRST_ANSWER_TIMEOUT, hello).await?;
             Ok(joined)
         }
         Err(fault) => {
             app.metrics.joins_refused.increment(1);
-            say(socket, fault.to_text()).await?;
+            say(socket, FIRST_ANSWER_TIMEOUT, fault.to_text()).await?;
             Err(Goodbye::Policy("the join was refused"))
         }
     }
@@ -159,7 +164,7 @@ async fn admit(app: &App, caller: Caller, text: &str) -> Result<(Joined, String)
 }
 
 /// A place within a limit; `Some(None)` where there is no limit.
-fn place<K: Eq + std::hash::Hash>(
+pub(super) fn place<K: Eq + std::hash::Hash>(
     most: usize,
     take: impl FnOnce(usize) -> Option<Slot<K>>,
 ) -> Option<Option<Slot<K>>> {
@@ -189,7 +194,8 @@ fn namespace(app: &App, asked: Option<String>) -> Result<String, Fault> {
     match may {
         true => Ok(asked),
         false => Err(Fault::bad_request(format!(
-            "namespace {asked:?} is not served here"
+            "namespace {:?} is not served here",
+            quoted(&asked)
         ))),
     }
 }

@@ -33,11 +33,9 @@ impl Session {
     }
 
     pub(super) fn subscribe(&mut self, wanted: Wanted, now: Duration) -> Result<Effect, Effect> {
-        let about = |mut fault: Fault| {
-            fault.stream = Some(wanted.stream.clone());
-            fault.slot = wanted.slot.clone();
-            fault.shard = wanted.shard;
-            fault
+        let about = |fault: Fault| {
+            let fault = fault.stream(&wanted.stream);
+            fault.subscription(wanted.slot.as_deref(), wanted.shard)
         };
         let marked = |fault: Fault| tell(about(fault));
         let stream = self.stream(&wanted.stream, "subscribe", |rights| &rights.subscribe);
