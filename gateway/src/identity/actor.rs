@@ -90,7 +90,9 @@ impl Actor {
             tracing::warn!(%failed, "the gateway itself cannot sign in");
             match Failed::from(failed) {
                 // What is wrong with the gateway is no verdict on the person.
-                Failed::Decided(refused) => Failed::Undecided(refused.to_string()),
+                Failed::Decided(refused) | Failed::NotAccepted(refused) => {
+                    Failed::Undecided(refused.to_string())
+                }
                 failed @ (Failed::ActorRefused | Failed::Away { .. } | Failed::Undecided(_)) => {
                     failed
                 }

@@ -7,6 +7,8 @@ use felix_model::TimeMs;
 
 use super::actor::Actor;
 use super::ask::{Ask, Minted};
+use super::credential::Shown;
+use super::failures::Failures;
 use super::now;
 use super::refused::Failed;
 use super::secret::Secret;
@@ -16,6 +18,7 @@ use super::secret::Secret;
 pub(super) struct Desk {
     exchanger: Exchanger,
     actor: Option<Actor>,
+    failures: Failures,
 }
 
 /// A token and what continues its session, once.
@@ -26,8 +29,12 @@ pub(super) struct Issued {
 }
 
 impl Desk {
-    pub(super) const fn new(exchanger: Exchanger, actor: Option<Actor>) -> Self {
-        Self { exchanger, actor }
+    pub(super) fn new(exchanger: Exchanger, actor: Option<Actor>) -> Self {
+        Self {
+            exchanger,
+            actor,
+            failures: Failures::default(),
+        }
     }
 
     pub(super) const fn actor(&self) -> Option<&Actor> {
@@ -36,11 +43,23 @@ impl Desk {
 
     /// Exchanges a provider's token. When the gateway is not taken for an actor, that is tried once more with a fresh
     /// token of its own.
-    pub(super) async fn exchange(&self, credential: &Secret, ask: &Ask) -> Result<Issued, Failed> {
-        match self.exchange_once(credential, ask).await {
-            Err(Failed::ActorRefused) => self.exchange_once(credential, ask).await,
+    pub(super) async fn exchange(&self, shown: &Shown, ask: &Ask) -> Result<Issued, Failed> {
+        let attempt = self.failures.attempt(shown, now())?;
+        let outcome = match self.exchange_once(&shown.token, ask).await {
+            Err(Failed::ActorRefused) => self.exchange_once(&shown.token, ask).await,
             outcome => outcome,
+        };
+        match &outcome {
+            Err(Failed::NotAccepted(refused)) => attempt.refused(refused, now()),
+            Ok(_)
+            | Err(
+                Failed::Decided(_)
+                | Failed::ActorRefused
+                | Failed::Away { .. }
+                | Failed::Undecided(_),
+            ) => attempt.passed(),
         }
+        outcome
     }
 
     async fn exchange_once(&self, credential: &Secret, ask: &Ask) -> Result<Issued, Failed> {
@@ -64,7 +83,7 @@ impl Desk {
         let issued = self.issued(answer, actor.as_ref()).await;
         issued.map_err(|failed| match failed {
             Failed::Away { why, .. } | Failed::Undecided(why) => Failed::Away { sent: true, why },
-            failed @ (Failed::Decided(_) | Failed::ActorRefused) => failed,
+            failed @ (Failed::Decided(_) | Failed::NotAccepted(_) | Failed::ActorRefused) => failed,
         })
     }
 
@@ -110,7 +129,7 @@ impl Desk {
             Err(failed) => {
                 tracing::warn!(%failed, "the control plane gives no token to act with");
                 let failed = match Failed::from(failed) {
-                    Failed::Decided(_) => Failed::ActorRefused,
+                    Failed::Decided(_) | Failed::NotAccepted(_) => Failed::ActorRefused,
                     failed
                     @ (Failed::ActorRefused | Failed::Away { .. } | Failed::Undecided(_)) => failed,
                 };

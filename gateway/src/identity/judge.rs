@@ -1,8 +1,9 @@
 //! A look at a presented token before the control plane is troubled with it.
 //!
 //! The control plane slows down whoever fails to prove who he is, by the address he comes from, and every browser comes
-//! to it from the gateway's. So what is no token, or is signed by nobody, is refused here: no browser can use up what
-//! all others depend on. What passes is judged by the control plane all the same.
+//! to it from the gateway's. So what is no token, is signed by nobody or is meant for another application is refused
+//! here. What passes is judged by the control plane all the same, at the expense of the person whom it names
+//! ([`super::failures`]): no browser can use up what all others depend on.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,6 +15,7 @@ use felix_auth::oidc::{
 use felix_model::TimeMs;
 use rustls::pki_types::CertificateDer;
 
+use super::credential::{Payer, Shown, subject};
 use super::refused::Refused;
 use super::secret::Secret;
 
@@ -42,11 +44,11 @@ impl Judge {
         }
     }
 
-    /// Refuses what no provider signed.
+    /// Refuses what no provider signed for this gateway.
     ///
     /// # Errors
     /// [`Refused`] without a word of the token.
-    pub(super) async fn look(&self, token: &Secret, now: TimeMs) -> Result<(), Refused> {
+    pub(super) async fn look(&self, token: Secret, now: TimeMs) -> Result<Shown, Refused> {
         let read = UpstreamToken::read(token.reveal(), now)
             .map_err(|refused| Refused::SignedOut(refused.to_string()))?;
         if read.issuer() != self.issuer {
@@ -62,14 +64,24 @@ impl Judge {
             subject_claim: "sub",
             groups_claim: "groups",
         };
-        match self.verifier.verify(&read, &trust, Instant::now()).await {
+        let payer = match self.verifier.verify(&read, &trust, Instant::now()).await {
             Err(VerifyFailed::Refused(refused)) if is_forged(&refused) => {
-                Err(Refused::SignedOut(refused.to_string()))
+                return Err(Refused::SignedOut(refused.to_string()));
             }
-            // For whom it is meant, and what it says, is the tenant's business; and keys that cannot be had here may be
-            // at hand there.
-            _ => Ok(()),
-        }
+            Err(VerifyFailed::Refused(UpstreamRefused::Audience)) => {
+                return Err(Refused::Forbidden(
+                    "the token is for another application than this gateway (oidc_client_id)"
+                        .into(),
+                ));
+            }
+            // What else it says is the tenant's business.
+            Ok(_) | Err(VerifyFailed::Refused(_)) => {
+                subject(&token).map_or(Payer::UNKNOWN, |subject| Payer::of(&subject))
+            }
+            // Keys that cannot be had here may be at hand there.
+            Err(VerifyFailed::Unavailable(_)) => Payer::UNKNOWN,
+        };
+        Ok(Shown { token, payer })
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use super::ask::{Ask, Minted};
 use super::closer::Closer;
-use super::credential::Credential;
+use super::credential::{Credential, Shown};
 use super::desk::{Desk, Issued};
 use super::now;
 use super::refused::{Ended, Failed, Refused};
@@ -128,10 +128,10 @@ impl Membership {
     }
 
     /// Goes on with a newer sign-in of the same person.
-    pub(super) async fn renew_with(&self, token: Secret) -> Result<TimeMs, Refused> {
+    pub(super) async fn renew_with(&self, shown: Shown) -> Result<TimeMs, Refused> {
         let _turn = self.turn.lock().await;
         self.check_open()?;
-        let issued = self.shared.desk.exchange(&token, &self.ask).await;
+        let issued = self.shared.desk.exchange(&shown, &self.ask).await;
         let issued = issued.map_err(Failed::refused)?;
         if let Err(refused) = self.fits(&issued.minted) {
             self.leave(issued.chain, TimeMs(0));
@@ -141,7 +141,7 @@ impl Membership {
         let (old, key) = {
             let mut state = self.state();
             let key = self.key(&state);
-            state.credential = state.credential.renewed_with(token);
+            state.credential = state.credential.renewed_with(shown);
             let (minted, chain) = replace(&mut state, issued, true);
             let before = chain.map(|chain| (minted.expires_at, chain));
             (before.and_then(|before| state.earlier.replace(before)), key)
@@ -210,13 +210,16 @@ impl Membership {
                     return Err(failed.refused());
                 }
                 Err(
-                    Failed::Decided(_) | Failed::ActorRefused | Failed::Away { sent: true, .. },
+                    Failed::Decided(_)
+                    | Failed::NotAccepted(_)
+                    | Failed::ActorRefused
+                    | Failed::Away { sent: true, .. },
                 ) => {}
             }
         }
         let credential = self.state().credential.clone();
-        let token = credential.token().await?;
-        let issued = self.shared.desk.exchange(&token, &self.ask).await;
+        let shown = credential.shown().await?;
+        let issued = self.shared.desk.exchange(&shown, &self.ask).await;
         issued.map_err(Failed::refused)
     }
 

@@ -8,6 +8,7 @@ mod ask;
 mod closer;
 mod credential;
 mod desk;
+mod failures;
 mod judge;
 mod membership;
 mod refused;
@@ -121,9 +122,9 @@ impl Identity {
     /// [`Refused`].
     pub(crate) async fn admit(&self, presented: Presented, ask: Ask) -> Result<Granted, Refused> {
         let credential = self.credential(presented).await?;
-        let token = credential.token().await?;
+        let shown = credential.shown().await?;
         let key = ask.key(&credential.digest());
-        let issued = match self.shared.desk.exchange(&token, &ask).await {
+        let issued = match self.shared.desk.exchange(&shown, &ask).await {
             Ok(issued) => issued,
             Err(failed) => self.issued_before(failed, &key)?,
         };
@@ -160,8 +161,8 @@ impl Identity {
     async fn credential(&self, presented: Presented) -> Result<Credential, Refused> {
         match presented {
             Presented::IdToken(token) => {
-                self.judge.look(&token, now()).await?;
-                Ok(Credential::Held(token))
+                let shown = self.judge.look(token, now()).await?;
+                Ok(Credential::Held(shown))
             }
             Presented::Session(id) => {
                 let over = || Refused::SignedOut("there is no such sign-in".into());
@@ -180,7 +181,7 @@ impl Identity {
                 tracing::warn!(%why, "the control plane is away");
                 self.shared.reuse.find(key, now())
             }
-            Failed::Decided(_) => {
+            Failed::Decided(_) | Failed::NotAccepted(_) => {
                 self.shared.reuse.forget(key);
                 None
             }
@@ -237,9 +238,9 @@ impl Granted {
         identity: &Identity,
         token: Secret,
     ) -> Result<TimeMs, Refused> {
-        identity.judge.look(&token, now()).await?;
+        let shown = identity.judge.look(token, now()).await?;
         let old = self.membership.token();
-        let expires_at = self.membership.renew_with(token).await?;
+        let expires_at = self.membership.renew_with(shown).await?;
         self.tokens.invalidate(old.reveal());
         Ok(expires_at)
     }

@@ -2,6 +2,10 @@
 
 use felix_controlplane_client::CallFailed;
 
+/// What the control plane says to somebody whom it knows and whose roles give nothing of what he asks for: the one 403
+/// that counts against nobody.
+const NOTHING_LEFT: &str = "no permissions";
+
 /// Why a join, a beacon or a request of the console is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
@@ -35,6 +39,8 @@ pub(crate) enum Ended {
 pub(super) enum Failed {
     /// It decided.
     Decided(Refused),
+    /// It did not take what was presented for a proof of who somebody is, and counts that against this gateway.
+    NotAccepted(Refused),
     /// The gateway's own token was refused as that of an actor.
     ActorRefused,
     /// It cannot be reached: no connection, no answer, or somebody before it says so. `sent`: it may have acted.
@@ -46,7 +52,7 @@ pub(super) enum Failed {
 impl Failed {
     pub(super) fn refused(self) -> Refused {
         match self {
-            Self::Decided(refused) => refused,
+            Self::Decided(refused) | Self::NotAccepted(refused) => refused,
             Self::ActorRefused => {
                 Refused::Unavailable("the gateway may not act for people at the moment".into())
             }
@@ -65,7 +71,7 @@ impl From<CallFailed> for Failed {
         let why = failed.to_string();
         match failed {
             CallFailed::Refused { status: 401, .. } => {
-                Self::Decided(Refused::SignedOut("the sign-in is not accepted".into()))
+                Self::NotAccepted(Refused::SignedOut("the sign-in is not accepted".into()))
             }
             CallFailed::Refused {
                 status: 403, code, ..
@@ -74,7 +80,12 @@ impl From<CallFailed> for Failed {
                 status: 403,
                 message,
                 ..
-            } => Self::Decided(Refused::Forbidden(message)),
+            } if message == NOTHING_LEFT => Self::Decided(Refused::Forbidden(message)),
+            CallFailed::Refused {
+                status: 403,
+                message,
+                ..
+            } => Self::NotAccepted(Refused::Forbidden(message)),
             CallFailed::Refused {
                 status: 502..=504, ..
             }
@@ -111,6 +122,13 @@ mod tests {
             Refused::Forbidden("words".into())
         );
         assert_eq!(status(403, "actor_refused"), Failed::ActorRefused);
+        assert!(matches!(status(403, "forbidden"), Failed::NotAccepted(_)));
+        let nothing_left = CallFailed::Refused {
+            status: 403,
+            code: "forbidden".into(),
+            message: NOTHING_LEFT.into(),
+        };
+        assert!(matches!(nothing_left.into(), Failed::Decided(_)));
         for (code, word) in [
             (409, "conflict"),
             (400, "invalid"),

@@ -153,6 +153,10 @@ async fn what_no_provider_signed_never_reaches_the_control_plane() {
             provider.id_token("ann", &json!({"iss": "https://evil.example"})),
             false,
         ),
+        (
+            provider.id_token("ann", &json!({"aud": "another app"})),
+            false,
+        ),
     ] {
         let refused = bench.admit(&token).await.unwrap_err();
         let says = refused.to_string();
@@ -223,8 +227,43 @@ async fn a_token_issued_before_is_used_again_only_while_the_control_plane_is_awa
         .plane
         .plane
         .behave(|manners| manners.exchange = (503, "unavailable"));
-    let refused = bench.admit(&token).await.unwrap_err();
-    assert!(matches!(refused, Refused::Unavailable(_)), "{refused}");
+    assert!(bench.admit(&token).await.is_err());
+}
+
+#[tokio::test]
+async fn whoever_is_refused_again_and_again_reaches_the_control_plane_so_often_and_others_are_let_in()
+ {
+    let bench = Bench::new(controlplane::Manners::default()).await;
+    // What only the tenant can judge.
+    let bad = |number: usize| {
+        let groups = vec!["g"; felix_auth::oidc::GROUPS_MAX + 1 + number];
+        let provider = &bench.provider.provider;
+        provider.id_token("eve", &json!({"groups": groups}))
+    };
+    bench
+        .plane
+        .plane
+        .behave(|manners| manners.exchange = (403, "forbidden"));
+    for _ in 0..10 {
+        let refused = bench.admit(&bad(0)).await.unwrap_err();
+        assert_eq!(refused, Refused::Forbidden("words".into()));
+    }
+    assert_eq!(
+        bench.asked("exchange"),
+        1,
+        "the same token is asked about once"
+    );
+    let mut refused = Vec::new();
+    for number in 1..100 {
+        refused.push(bench.admit(&bad(number)).await.unwrap_err());
+    }
+    assert!(bench.asked("exchange") < 50, "{}", bench.asked("exchange"));
+    assert!(matches!(refused.last(), Some(Refused::Unavailable(_))));
+    bench
+        .plane
+        .plane
+        .behave(|manners| manners.exchange = (200, ""));
+    assert!(bench.admit(&bench.token("ann")).await.is_ok());
 }
 
 #[tokio::test]

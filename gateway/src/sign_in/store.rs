@@ -129,7 +129,7 @@ impl Session {
         }
     }
 
-    pub(super) fn subject(&self) -> &str {
+    pub(crate) fn subject(&self) -> &str {
         &self.subject
     }
 
