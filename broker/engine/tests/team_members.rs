@@ -25,6 +25,7 @@ const OPTIONS: TeamOptions = TeamOptions {
     },
     retention_ms: 10_000,
     teams_max: 100,
+    teams_of_tenant_max: 100,
 };
 
 fn topic(_: &TopicName) -> Option<Topic> {

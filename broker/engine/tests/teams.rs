@@ -29,6 +29,7 @@ const OPTIONS: TeamOptions = TeamOptions {
     consumer: CONSUMER,
     retention_ms: 10_000,
     teams_max: 100,
+    teams_of_tenant_max: 40,
 };
 
 fn topic(name: &TopicName) -> Option<Topic> {
@@ -334,6 +335,51 @@ fn positions_of_a_group_without_members_are_forgotten_after_their_time() {
     let changes = coordinator.sweep(TimeMs(10_001), &|_, _| true);
     write(&mut coordinator, &mut log, changes);
     assert!(replayed(&log).view(&team()).is_none());
+}
+
+#[test]
+fn a_group_that_had_members_until_a_restart_has_its_whole_time_from_there() {
+    let (mut coordinator, mut log) = (Coordinator::new(OPTIONS), Vec::new());
+    let changes = coordinator
+        .commit(&team(), &commit(&nobody(), -1, 7))
+        .unwrap();
+    write(&mut coordinator, &mut log, changes);
+    join(&mut coordinator, &mut log, 1, "m-1");
+    // Its member went on for long, and had nothing to commit.
+    let now = 1_000_000;
+    assert!(coordinator.sweep(TimeMs(now), &|_, _| true).is_empty());
+    let mut replay = Replay::new(OPTIONS);
+    log.iter().for_each(|change| replay.take(change.clone()));
+    let again = replay.done(TimeMs(now));
+    assert!(again.sweep(TimeMs(now + 9_999), &|_, _| true).is_empty());
+    assert!(!again.sweep(TimeMs(now + 10_000), &|_, _| true).is_empty());
+}
+
+#[test]
+fn one_tenant_leaves_room_for_the_groups_of_others() {
+    let (mut coordinator, mut log) = (Coordinator::new(OPTIONS), Vec::new());
+    let of = |tenant: &str, number: usize| TeamId {
+        tenant: tenant.to_owned(),
+        group: format!("g{number}"),
+    };
+    let ask = commit(&nobody(), -1, 7);
+    let mut made = 0;
+    while let Ok(changes) = coordinator.commit(&of("t", made), &ask) {
+        write(&mut coordinator, &mut log, changes);
+        made += 1;
+    }
+    assert_eq!(made, OPTIONS.teams_of_tenant_max);
+    let changes = coordinator.commit(&of("u", 0), &ask).unwrap();
+    write(&mut coordinator, &mut log, changes);
+    // What is deleted makes room, and what is there is used on.
+    let changes = coordinator.delete(&of("t", 0)).unwrap();
+    write(&mut coordinator, &mut log, changes);
+    let mut again = replayed(&log);
+    for group in [1, made] {
+        let changes = again.commit(&of("t", group), &ask).unwrap();
+        write(&mut again, &mut log, changes);
+    }
+    assert!(again.commit(&of("t", made + 1), &ask).is_err());
 }
 
 #[test]

@@ -17,6 +17,8 @@ use crate::membership::{Led, LedAnswer, LedEffect, LedInput, MemberId, Membershi
 pub struct Coordinator {
     options: TeamOptions,
     teams: BTreeMap<TeamId, Team>,
+    /// How many of them each tenant has.
+    tenants: BTreeMap<String, usize>,
     /// When groups have to be looked at next.
     deadlines: BTreeSet<(TimeMs, TeamId)>,
 }
@@ -27,6 +29,7 @@ impl Coordinator {
         Self {
             options,
             teams: BTreeMap::new(),
+            tenants: BTreeMap::new(),
             deadlines: BTreeSet::new(),
         }
     }
@@ -101,9 +104,13 @@ impl Coordinator {
         self.teams.contains_key(id)
     }
 
-    /// The log was read: whoever is in a group has its session from now on.
+    /// The log was read: whoever is in a group has its session from now on. Whoever shares out himself is not in the log, so a
+    /// group that had members may have had them until now.
     pub(super) fn resume(&mut self, now: TimeMs) {
         for (id, team) in &mut self.teams {
+            if team.members.generation() > 0 {
+                team.empty_since = team.empty_since.max(now);
+            }
             if let Members::Consumer(consumer) = &mut team.members {
                 consumer.resume(now);
             }
@@ -115,23 +122,47 @@ impl Coordinator {
 
     pub(super) fn team(&mut self, id: &TeamId) -> &mut Team {
         let options = self.options.led;
-        self.teams.entry(id.clone()).or_insert_with(|| Team {
-            members: Members::Classic(Led::new(options)),
-            protocol_type: String::new(),
-            positions: BTreeMap::new(),
-            unsure: BTreeSet::new(),
-            written: None,
-            durable: None,
-            empty_since: TimeMs(0),
-            deadline: None,
+        let tenants = &mut self.tenants;
+        self.teams.entry(id.clone()).or_insert_with(|| {
+            *tenants.entry(id.tenant.clone()).or_default() += 1;
+            Team {
+                members: Members::Classic(Led::new(options)),
+                protocol_type: String::new(),
+                positions: BTreeMap::new(),
+                unsure: BTreeSet::new(),
+                written: None,
+                durable: None,
+                empty_since: TimeMs(0),
+                deadline: None,
+            }
         })
     }
 
+    /// Whether a tenant may have one group more. One alone does not take the room of all.
+    fn has_room(&self, tenant: &str) -> Result<(), MembershipRefused> {
+        let limit = self.options.teams_of_tenant_max;
+        if self.tenants.get(tenant).is_some_and(|has| *has >= limit) {
+            return Err(MembershipRefused::Full { limit });
+        }
+        let limit = self.options.teams_max;
+        if self.teams.len() >= limit {
+            return Err(MembershipRefused::Full { limit });
+        }
+        Ok(())
+    }
+
     fn forget(&mut self, id: &TeamId) {
-        if let Some(team) = self.teams.remove(id)
-            && let Some(deadline) = team.deadline
-        {
+        let Some(team) = self.teams.remove(id) else {
+            return;
+        };
+        if let Some(deadline) = team.deadline {
             self.deadlines.remove(&(deadline, id.clone()));
+        }
+        if let Some(has) = self.tenants.get_mut(&id.tenant) {
+            *has = has.saturating_sub(1);
+            if *has == 0 {
+                self.tenants.remove(&id.tenant);
+            }
         }
     }
 
@@ -151,14 +182,15 @@ impl Coordinator {
             }
         };
         let joins = matches!(input, LedInput::Join { .. });
-        let limit = self.options.teams_max;
-        if !self.teams.contains_key(id) && (!joins || self.teams.len() >= limit) {
-            let refused = if joins {
-                MembershipRefused::Full { limit }
+        if !self.teams.contains_key(id) {
+            let allowed = if joins {
+                self.has_room(&id.tenant)
             } else {
-                MembershipRefused::UnknownMember
+                Err(MembershipRefused::UnknownMember)
             };
-            return refuse(refused, effects);
+            if let Err(refused) = allowed {
+                return refuse(refused, effects);
+            }
         }
         let options = self.options;
         let known = self.team(id);
@@ -194,14 +226,11 @@ impl Coordinator {
         effects: &mut Vec<TeamEffect>,
     ) -> Result<Held, NotHeld> {
         let joins = beat.epoch == 0;
-        let limit = self.options.teams_max;
         if !self.teams.contains_key(id) {
             if !joins {
                 return Err(MembershipRefused::UnknownMember.into());
             }
-            if self.teams.len() >= limit {
-                return Err(MembershipRefused::Full { limit }.into());
-            }
+            self.has_room(&id.tenant)?;
         }
         let options = self.options;
         let known = self.team(id);
@@ -296,7 +325,7 @@ impl Coordinator {
     pub fn commit(&self, id: &TeamId, ask: &CommitAsk) -> Result<Vec<Change>, NotCommitted> {
         let outside = ask.generation < 0 && ask.who.member.is_empty();
         match self.teams.get(id).map(|team| &team.members) {
-            None if outside && self.teams.len() < self.options.teams_max => {}
+            None if outside => self.has_room(&id.tenant)?,
             None => return Err(MembershipRefused::UnknownMember.into()),
             Some(Members::Classic(led)) => {
                 let generation = (!outside).then(|| u32::try_from(ask.generation).unwrap_or(0));

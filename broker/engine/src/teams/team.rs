@@ -40,6 +40,8 @@ pub struct TeamOptions {
     pub retention_ms: u64,
     /// Groups that one shard may have.
     pub teams_max: usize,
+    /// Groups of them that one tenant may have.
+    pub teams_of_tenant_max: usize,
 }
 
 /// Where a group stands, whatever its kind.

@@ -43,6 +43,7 @@ const OPTIONS: TeamOptions = TeamOptions {
     },
     retention_ms: 7 * 24 * 3_600_000,
     teams_max: 10_000,
+    teams_of_tenant_max: 2_500,
 };
 
 /// Every coordinator of this broker.

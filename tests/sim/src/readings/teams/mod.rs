@@ -54,6 +54,7 @@ const OPTIONS: TeamOptions = TeamOptions {
     },
     retention_ms: u64::MAX,
     teams_max: 8,
+    teams_of_tenant_max: 8,
 };
 
 /// The members of both groups, and the shard of their coordinator.
