@@ -12,6 +12,7 @@ use felix_client::raw::{
     OffsetOf, OffsetsOf, Protocol, Raw, RawError, ShardsOf, Share, StreamName,
 };
 use felix_e2e::{Home, Node};
+use serde_json::json;
 
 /// How long a call may wait for other members, beyond its usual time.
 const WAIT: Duration = Duration::from_secs(30);
@@ -325,6 +326,30 @@ async fn a_member_that_would_take_much_room_is_refused_and_is_no_member() {
         .map(|it| it.client.as_str().len())
         .collect();
     assert_eq!(clients, [255]);
+}
+
+#[tokio::test]
+async fn nobody_deletes_positions_in_a_stream_that_is_not_his() {
+    let (home, node, client) = started().await;
+    home.ok(&["stream", "create", "other"]).await.unwrap();
+    let raw = client.raw();
+    assert_eq!(commit(&raw, "", -1, 7).await, None);
+    let spec = json!({"permissions": ["stream.manage:stream:dev/default/other"]});
+    let token = node.token(&home, spec).await.unwrap();
+    let stranger = node.client_with(&token).await.unwrap();
+    let delete = KafkaDelete {
+        groups: List::build(["g".into()]).unwrap(),
+    };
+    for (who, error) in [
+        (&stranger, RawError::GroupAuthorizationFailed.number()),
+        (&client, 0),
+    ] {
+        assert_eq!(positions(&raw, true).await[1].1, 7);
+        let deleted = who.raw().group(delete.clone(), Duration::ZERO).await;
+        let errors: Vec<_> = deleted.unwrap().errors.iter().collect();
+        assert_eq!(errors, [error]);
+    }
+    assert_eq!(positions(&raw, true).await[1].1, -1);
 }
 
 #[tokio::test]

@@ -1,11 +1,11 @@
 //! Groups as an operator sees them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use felix_auth::Action;
+use felix_auth::{Action, Resource};
 use felix_engine::membership::LedState;
-use felix_engine::teams::{ConsumerState, TeamId, TeamState, TeamView};
+use felix_engine::teams::{ConsumerState, TeamId, TeamState, TeamView, TopicName};
 use felix_model::ShardIndex;
 use felix_wire::extension::raw::{
     ConsumerDescribed, ConsumerGroup, ConsumerMember, KafkaDescribed, KafkaGroup, KafkaList,
@@ -33,13 +33,19 @@ fn state_name(state: TeamState) -> &'static str {
     }
 }
 
+/// Whoever names a group twice is told of it once: an answer is no larger than what there is to tell.
 pub(super) async fn describe(
     state: &mut StreamState,
     groups: &List<Text>,
     caller: Caller,
 ) -> Result<(), Unanswered> {
     let mut described = Vec::with_capacity(groups.len());
+    let mut asked = HashSet::new();
     for group in groups.iter() {
+        if !asked.insert(group.clone()) {
+            described.push(no_group(group, RawError::InvalidRequest));
+            continue;
+        }
         let found = coordinator(state, &group, Action::GroupConsume).await;
         described.push(match found {
             Ok((team, lane)) => lane.look(|core| classic(&lane, &team, core.view(&team).as_ref())),
@@ -94,10 +100,30 @@ pub(super) async fn describe_consumers(
     caller: Caller,
 ) -> Result<(), Unanswered> {
     let mut described = Vec::with_capacity(groups.len());
+    let mut asked = HashSet::new();
     for group in groups.iter() {
+        if !asked.insert(group.clone()) {
+            described.push(no_consumers(group, RawError::InvalidRequest));
+            continue;
+        }
         let found = coordinator(state, &group, Action::GroupConsume).await;
         described.push(match found {
-            Ok((team, lane)) => lane.look(|core| consumer(&team, core.view(&team).as_ref())),
+            Ok((team, lane)) => {
+                let principal = &state.principal;
+                // Of a member that reads more than the caller may, the rest is not named.
+                let may_see = |name: &TopicName| {
+                    principal.allows(
+                        Action::GroupConsume,
+                        &Resource::Group {
+                            tenant: &team.tenant,
+                            namespace: &name.namespace,
+                            stream: &name.stream,
+                            group: &team.group,
+                        },
+                    )
+                };
+                lane.look(|core| consumer(&team, core.view(&team).as_ref(), &may_see))
+            }
             Err(failure) => no_consumers(group, RawError::of(&failure.into())),
         });
     }
@@ -120,7 +146,11 @@ fn no_consumers(group: Text, error: RawError) -> ConsumerGroup {
     }
 }
 
-fn consumer(team: &TeamId, view: Option<&(&str, TeamView<'_>)>) -> ConsumerGroup {
+fn consumer(
+    team: &TeamId,
+    view: Option<&(&str, TeamView<'_>)>,
+    may_see: &dyn Fn(&TopicName) -> bool,
+) -> ConsumerGroup {
     let group = text(&team.group);
     let Some((_, TeamView::Consumer(consumer))) = view else {
         return no_consumers(group, RawError::GroupIdNotFound);
@@ -132,10 +162,16 @@ fn consumer(team: &TeamId, view: Option<&(&str, TeamView<'_>)>) -> ConsumerGroup
         epoch: member.epoch,
         client: member.client.into(),
         host: member.host.into(),
-        streams: list(member.reads.into_iter().map(|name| StreamName {
-            namespace: name.namespace.into(),
-            stream: name.stream.into(),
-        })),
+        streams: list(
+            member
+                .reads
+                .into_iter()
+                .filter(may_see)
+                .map(|name| StreamName {
+                    namespace: name.namespace.into(),
+                    stream: name.stream.into(),
+                }),
+        ),
         assigned: topics(member.assigned),
         target: topics(member.target),
     });

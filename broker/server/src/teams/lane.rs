@@ -1,6 +1,6 @@
 //! One shard of the groups' stream: its core, its log, and the task that tells them of time and of each other.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -193,11 +193,16 @@ impl Lane {
         self.append(changes, Then::Answer(reply, caller));
     }
 
-    /// Deletes a group that has no members. The number of what was wrong, or 0 when it is gone for good.
-    pub(super) async fn delete(self: &Arc<Self>, team: &TeamId) -> i16 {
+    /// Deletes a group that has no members, and no positions in streams of these numbers. The number of what was wrong, or 0
+    /// when it is gone for good.
+    pub(super) async fn delete(self: &Arc<Self>, team: &TeamId, foreign: &HashSet<u64>) -> i16 {
         let (tell, told) = oneshot::channel();
         {
             let core = self.core();
+            let mut positions = core.positions(team).into_iter().flat_map(BTreeMap::keys);
+            if positions.any(|partition| foreign.contains(&partition.number)) {
+                return RawError::GroupAuthorizationFailed.number();
+            }
             match core.delete(team) {
                 Ok(changes) => self.append(changes, Then::Tell(tell)),
                 Err(NotCommitted::Membership(_)) => return RawError::NonEmptyGroup.number(),

@@ -1,6 +1,6 @@
 //! Committing, asking for and forgetting positions, and deleting groups.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use felix_auth::{Action, Resource};
 use felix_engine::membership::Who;
@@ -326,13 +326,38 @@ pub(super) async fn delete(
         let found = coordinator(state, &group, Action::GroupManage).await;
         errors.push(match found {
             Err(failure) => RawError::of(&failure.into()).number(),
-            Ok((team, lane)) => lane.delete(&team).await,
+            Ok((team, lane)) => {
+                let foreign = foreign(state, &team);
+                lane.delete(&team, &foreign).await
+            }
         });
     }
     caller.answer(Ok(WireReply::KafkaDelete(KafkaDeleted {
         errors: list(errors),
     })));
     Ok(())
+}
+
+/// The numbers of all streams of a group's tenant that are there and in which the caller may not delete the group: nobody deletes
+/// positions in what is not his.
+fn foreign(state: &StreamState, team: &TeamId) -> HashSet<u64> {
+    let catalogue = state.conn.shared.names.catalogue();
+    let Some(entry) = catalogue.tenant(&team.tenant) else {
+        return HashSet::new();
+    };
+    let streams = entry.namespaces.values().flat_map(|it| it.streams.values());
+    streams
+        .filter(|record| {
+            let resource = Resource::Group {
+                tenant: &team.tenant,
+                namespace: record.namespace.as_str(),
+                stream: record.stream.as_str(),
+                group: &team.group,
+            };
+            !state.principal.allows(Action::GroupManage, &resource)
+        })
+        .map(|record| number(record))
+        .collect()
 }
 
 #[cfg(test)]
