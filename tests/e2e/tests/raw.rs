@@ -368,6 +368,43 @@ async fn a_fetch_waits_for_the_commit_and_no_longer() {
     );
 }
 
+#[tokio::test]
+async fn the_furthest_of_several_deletions_at_once_outlives_a_kill() {
+    let (home, node, client) = started().await;
+    home.ok(&["stream", "create", "many"]).await.unwrap();
+    let stream = client.raw().stream("default", "many").unwrap();
+    base(&stream, &plain(&["v"; 32])).await;
+    let deletions = (1..=32).rev().map(|before| {
+        let stream = stream.clone();
+        let delete = RawDeleteRecords {
+            shard: 0,
+            before: Some(before),
+        };
+        tokio::spawn(async move { stream.delete_records(delete).await.unwrap().start })
+    });
+    for deletion in deletions.collect::<Vec<_>>() {
+        deletion.await.unwrap();
+    }
+    let start = async |stream: &RawStream| {
+        let asks = List::build([OffsetAsk {
+            shard: 0,
+            at: -2,
+            generation: None,
+        }])
+        .unwrap();
+        let committed = false;
+        let found = stream.offsets(RawOffsets { asks, committed }).await;
+        found.unwrap().found.iter().next().unwrap().offset
+    };
+    assert_eq!(start(&stream).await, 32);
+    client.close().await;
+    node.kill().await.unwrap();
+    let node = home.start().await.unwrap();
+    let client = node.client().await.unwrap();
+    let stream = client.raw().stream("default", "many").unwrap();
+    assert_eq!(start(&stream).await, 32);
+}
+
 async fn fetched_none(raw: &Raw, offset: u64) -> Option<RawError> {
     let fetched = raw.fetch(from("later", offset, 0)).await.unwrap();
     assert!(fetched.batches.is_empty());

@@ -27,18 +27,21 @@ fn path(log_directory: &Path) -> PathBuf {
 }
 
 /// Where the records of a log begin that were not deleted. A file that does not hold what was written stands for nothing.
-pub(crate) fn kept_start(disk: &dyn Disk, log_directory: &Path) -> Offset {
-    let Ok(Some(bytes)) = durable::read(disk, &path(log_directory)) else {
-        return Offset::ZERO;
+///
+/// # Errors
+/// The disk's. A log is not opened then: what was deleted would be back.
+pub(crate) fn kept_start(disk: &dyn Disk, log_directory: &Path) -> Result<Offset, DiskError> {
+    let Some(bytes) = durable::read(disk, &path(log_directory))? else {
+        return Ok(Offset::ZERO);
     };
-    let Some((offset, sum)) = bytes.split_first_chunk::<8>() else {
-        return Offset::ZERO;
-    };
-    if sum != felix_model::batch::checksum(offset).to_be_bytes() {
+    let whole = bytes.split_first_chunk::<8>();
+    let whole =
+        whole.filter(|(offset, sum)| *sum == felix_model::batch::checksum(*offset).to_be_bytes());
+    let Some((offset, _)) = whole else {
         tracing::error!(directory = %log_directory.display(), "where a log begins cannot be read; deleted records may be back");
-        return Offset::ZERO;
-    }
-    Offset(u64::from_be_bytes(*offset))
+        return Ok(Offset::ZERO);
+    };
+    Ok(Offset(u64::from_be_bytes(*offset)))
 }
 
 /// Copies where a log begins beside a copy of the log.
@@ -140,6 +143,12 @@ fn forget(
     let (Some(store), Some(directory), Some(log)) = (&shards.store, directory, cell.log()) else {
         return Err(failed(&"the shard has no log"));
     };
+    // One after the other, or the file could say less than was answered.
+    let _one = cell.trimming();
+    let start = cell.marks().start;
+    if before <= start {
+        return Ok(start);
+    }
     let offset = before.0.to_be_bytes();
     let sum = felix_model::batch::checksum(&offset).to_be_bytes();
     let content = [&offset[..], &sum[..]].concat();

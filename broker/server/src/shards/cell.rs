@@ -49,6 +49,8 @@ pub(crate) struct Cell {
     told_of_commits: AtomicBool,
     /// It has groups, and they could not be opened.
     owes_groups: AtomicBool,
+    /// Held by whoever writes down where it begins.
+    trimming: Mutex<()>,
 }
 
 /// Hears what became of an append, on whatever thread finished it. It must not block, nor come back to the shard.
@@ -130,6 +132,7 @@ impl Cell {
             groups: RwLock::default(),
             told_of_commits: AtomicBool::new(false),
             owes_groups: AtomicBool::new(false),
+            trimming: Mutex::new(()),
         })
     }
 
@@ -258,6 +261,11 @@ impl Cell {
     /// Puts the shard's groups into service. Only under the lock that opens and closes the shard.
     pub(crate) fn put_groups(&self, groups: Arc<GroupCell>) {
         *self.groups.write().unwrap_or_else(PoisonError::into_inner) = Some(groups);
+    }
+
+    /// For whoever writes down where it begins, one at a time.
+    pub(crate) fn trimming(&self) -> MutexGuard<'_, ()> {
+        self.trimming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says whether its groups could not be opened and are to be opened later.

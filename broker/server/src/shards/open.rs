@@ -214,7 +214,8 @@ impl Shards {
             SyncMode::Periodic { .. } | SyncMode::None => CommitWhen::Written,
         });
         options.end = recovered.end;
-        let kept = crate::raw::kept_start(store.disk.as_ref(), &directory);
+        let kept = crate::raw::kept_start(store.disk.as_ref(), &directory)
+            .map_err(|error| unreadable(error.to_string()))?;
         options.start = recovered.start.max(kept.min(recovered.end));
         // After a crash, offsets at the end may have been handed out before and lost: what is appended now is of
         // another generation, so that nobody takes one for the other.
