@@ -30,8 +30,12 @@ pub(crate) const UNSENT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Room that is made ahead of what a connection sends. A frame takes memory as its bytes come in.
 pub(crate) const READ_AHEAD_BYTES: usize = 64 * 1024;
 
-/// A frame that has begun must be whole after this long.
+/// A frame must be whole this long after its first byte, and after room for it was had, beside what it may take for its
+/// length.
 pub(crate) const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Slowest that a long frame may come in: two megabits a second. The largest one has seven minutes.
+pub(crate) const FRAME_BYTES_PER_SECOND_MIN: usize = 256 * 1024;
 
 /// An answer must make way for this long at most before the connection is given up.
 pub(crate) const SEND_TIMEOUT: Duration = Duration::from_secs(60);

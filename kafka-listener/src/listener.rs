@@ -12,14 +12,13 @@ use felix_model::TimeMs;
 use felix_process::Slots;
 use sha2::{Digest, Sha256};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::anonymous::{Anonymous, Nameless};
 use crate::api::fetch::FetchSessions;
 use crate::config::{Config, ConfigRefused};
-use crate::conn;
+use crate::conn::{self, Rooms};
 use crate::limits::{AUTHENTICATION_TIMEOUT, CERTIFICATE_INTERVAL, CONNECTIONS_MAX, DRAIN_TIMEOUT};
 use crate::metrics::Metrics;
 use crate::names::Names;
@@ -47,7 +46,7 @@ pub(crate) struct Shared {
     pub(crate) logins: Logins,
     pub(crate) fetch_sessions: FetchSessions,
     /// Bytes of requests that may still be read.
-    pub(crate) room: Arc<Semaphore>,
+    pub(crate) rooms: Rooms,
     /// Host and port that clients are told.
     pub(crate) advertised: (String, u16),
     /// The number that clients know this listener by.
@@ -147,7 +146,7 @@ pub async fn start(config: Config, embedding: Embedding) -> Result<Running, Star
         advertised,
         metrics,
         fetch_sessions: FetchSessions::default(),
-        room: Arc::new(Semaphore::new(config.inflight_bytes)),
+        rooms: Rooms::new(config.inflight_bytes),
         draining: CancellationToken::new(),
         secure: tls.is_some(),
         serving: AtomicBool::new(true),
@@ -250,7 +249,7 @@ impl Shared {
     }
 
     pub(crate) fn refresh_gauges(&self) {
-        let free = self.room.available_permits();
+        let free = self.rooms.free();
         let used = self.config.inflight_bytes.saturating_sub(free);
         self.metrics.inflight_bytes.set(used as f64);
         self.metrics

@@ -4,12 +4,14 @@
 //! alone, and beyond the first of them only within what all connections may hold together.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
+use super::clock::frame_time;
+use super::room::{Room, Taken};
 use crate::limits::READ_AHEAD_BYTES;
 
 /// Requests up to this size get all their memory at once.
@@ -26,40 +28,70 @@ pub(crate) struct TooLong {
     pub(crate) limit: usize,
 }
 
-type Waiting = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
+type Waiting = Pin<Box<dyn Future<Output = Option<Taken>> + Send>>;
 
 /// The receiving side of a connection.
 pub(crate) struct Frames {
     buffer: BytesMut,
-    room: Arc<Semaphore>,
+    room: Room,
     /// Room for the request that is being read.
-    held: Option<OwnedSemaphorePermit>,
+    held: Option<Taken>,
     waiting: Option<Waiting>,
+    /// When the request that is being read began, or got its room. What comes in later does not move it.
+    began: Instant,
+    /// Since when nothing is read, which is not the client's doing.
+    paused: Option<Instant>,
 }
 
 impl Frames {
-    pub(crate) fn new(room: Arc<Semaphore>) -> Self {
+    pub(crate) fn new(room: Room) -> Self {
         Self {
             buffer: BytesMut::new(),
             room,
             held: None,
             waiting: None,
+            began: Instant::now(),
+            paused: None,
         }
     }
 
-    /// Whether a request has begun and is not whole.
-    pub(crate) fn is_amid(&self) -> bool {
-        !self.buffer.is_empty()
+    /// Takes room elsewhere from here on: the connection is another's.
+    pub(crate) fn move_to(&mut self, room: Room) {
+        self.room = room;
+        self.waiting = None;
+    }
+
+    /// Says whether more is read. The time of a request that has begun stands still while nothing is.
+    pub(crate) fn reads(&mut self, reads: bool) {
+        if reads {
+            let paused = self.paused.take().map(|since| since.elapsed());
+            self.began += paused.unwrap_or_default();
+        } else if self.paused.is_none() {
+            self.paused = Some(Instant::now());
+        }
+    }
+
+    /// How long a request that has begun may take, and when that is over; nothing between two requests.
+    pub(crate) fn due(&self) -> Option<(Duration, Instant)> {
+        if self.buffer.is_empty() || self.paused.is_some() {
+            return None;
+        }
+        let time = frame_time(self.announced());
+        Some((time, self.began + time))
+    }
+
+    /// What the next request says of its length; 0 as long as it does not, or if none has that length.
+    fn announced(&self) -> usize {
+        let length = self.buffer.first_chunk::<4>();
+        let length = length.map_or(0, |length| i32::from_be_bytes(*length));
+        usize::try_from(length).unwrap_or(0)
     }
 
     /// The next whole request that is there already, with the room it takes until it is answered.
     ///
     /// # Errors
     /// [`TooLong`] when the next one may not be as long as it says; nothing can be read after it.
-    pub(crate) fn next(
-        &mut self,
-        limit: usize,
-    ) -> Result<Option<(Bytes, OwnedSemaphorePermit)>, TooLong> {
+    pub(crate) fn next(&mut self, limit: usize) -> Result<Option<(Bytes, Taken)>, TooLong> {
         let Some(length) = self.length(limit)? else {
             return Ok(None);
         };
@@ -71,6 +103,7 @@ impl Frames {
         };
         let mut frame = self.buffer.split_to(4 + length);
         let _ = frame.split_to(4);
+        self.began = self.paused.unwrap_or_else(Instant::now);
         Ok(Some((frame.freeze(), room)))
     }
 
@@ -88,12 +121,11 @@ impl Frames {
         }
     }
 
-    fn take_room(&mut self, length: usize) -> Option<OwnedSemaphorePermit> {
-        let held = self.held.take();
-        held.or_else(|| {
-            let wanted = u32::try_from(length).unwrap_or(u32::MAX);
-            Arc::clone(&self.room).try_acquire_many_owned(wanted).ok()
-        })
+    fn take_room(&mut self, length: usize) -> Option<Taken> {
+        let taken = self.held.take().or_else(|| self.room.try_take(length))?;
+        // What is waited for is of this request's length, and would be held by the next one, or by nobody's.
+        self.waiting = None;
+        Some(taken)
     }
 
     /// Reads more, once there is room for it. `false` at the end of the connection. Can be dropped at any time.
@@ -104,10 +136,7 @@ impl Frames {
         &mut self,
         from: &mut R,
     ) -> std::io::Result<bool> {
-        let length = match self.buffer.first_chunk::<4>() {
-            Some(length) => usize::try_from(i32::from_be_bytes(*length)).unwrap_or(0),
-            None => 0,
-        };
+        let length = self.announced();
         let whole = 4 + length;
         if self.buffer.len() >= whole.min(READ_AHEAD_BYTES) && length > 0 && self.held.is_none() {
             self.wait_for_room(length).await;
@@ -134,29 +163,36 @@ impl Frames {
         } else {
             least
         });
-        Ok(from.read_buf(&mut self.buffer).await? > 0)
+        let is_first = self.buffer.is_empty();
+        let count = from.read_buf(&mut self.buffer).await?;
+        if is_first {
+            self.began = Instant::now();
+        }
+        Ok(count > 0)
     }
 
     async fn wait_for_room(&mut self, length: usize) {
-        let wanted = u32::try_from(length).unwrap_or(u32::MAX);
-        let room = Arc::clone(&self.room);
-        let waiting = self.waiting.get_or_insert_with(|| {
-            // The room is never closed, so this always comes to a permit.
-            Box::pin(async move { room.acquire_many_owned(wanted).await.ok() })
-        });
+        let waiting = self
+            .waiting
+            .get_or_insert_with(|| Box::pin(self.room.clone().take(length)));
         let held = waiting.await;
         self.waiting = None;
         self.held = held;
+        // Who waited for others may take as long as who did not.
+        self.began = Instant::now();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use tokio::time::advance;
 
-    fn frames(room: usize) -> (Frames, Arc<Semaphore>) {
-        let room = Arc::new(Semaphore::new(room));
-        (Frames::new(Arc::clone(&room)), room)
+    use super::*;
+    use crate::conn::room::Rooms;
+
+    fn frames(room: usize) -> (Frames, Rooms) {
+        let rooms = Rooms::new(room);
+        (Frames::new(rooms.of_nobody()), rooms)
     }
 
     #[tokio::test]
@@ -166,11 +202,11 @@ mod tests {
         assert!(frames.fill(&mut bytes).await.unwrap());
         let (first, held) = frames.next(10).unwrap().unwrap();
         assert_eq!(first, "ab");
-        assert_eq!(room.available_permits(), 98);
+        assert_eq!(room.free(), 98);
         drop(held);
         let (second, _held) = frames.next(10).unwrap().unwrap();
         assert_eq!(second, "c");
-        assert!(frames.next(10).unwrap().is_none() && frames.is_amid());
+        assert!(frames.next(10).unwrap().is_none() && frames.due().is_some());
     }
 
     #[tokio::test]
@@ -194,11 +230,63 @@ mod tests {
     #[tokio::test]
     async fn a_whole_request_waits_for_room() {
         let (mut frames, room) = frames(4);
-        let taken = Arc::clone(&room).try_acquire_many_owned(3).unwrap();
+        let taken = room.of_nobody().try_take(3).unwrap();
         frames.fill(&mut &b"\0\0\0\x02ab"[..]).await.unwrap();
         assert!(frames.next(10).unwrap().is_none());
         drop(taken);
         assert!(frames.fill(&mut &b""[..]).await.unwrap());
         assert!(frames.next(10).unwrap().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bytes_that_trickle_in_give_a_request_no_more_time() {
+        let (mut frames, _room) = frames(100);
+        let began = Instant::now();
+        assert_eq!(frames.due(), None);
+        frames.fill(&mut &b"\0\0"[..]).await.unwrap();
+        let (time, due) = frames.due().unwrap();
+        assert_eq!(due, began + time);
+        for byte in [b"\0", b"\x09", b"a", b"b"] {
+            advance(Duration::from_secs(29)).await;
+            frames.fill(&mut &byte[..]).await.unwrap();
+            assert_eq!(frames.due(), Some((time, due)));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_request_and_one_that_was_not_read_have_their_own_time() {
+        let (mut frames, _room) = frames(100);
+        let mut bytes = &b"\0\0\0\x01a\0"[..];
+        frames.fill(&mut bytes).await.unwrap();
+        advance(Duration::from_secs(20)).await;
+        assert!(frames.next(10).unwrap().is_some());
+        let (time, due) = frames.due().unwrap();
+        assert_eq!(due, Instant::now() + time);
+        frames.reads(false);
+        assert_eq!(frames.due(), None);
+        advance(Duration::from_secs(100)).await;
+        frames.reads(true);
+        assert_eq!(frames.due(), Some((time, Instant::now() + time)));
+    }
+
+    #[tokio::test]
+    async fn room_that_was_waited_for_and_not_needed_goes_back() {
+        let (mut frames, room) = frames(4);
+        let taken = room.of_nobody().try_take(3).unwrap();
+        frames.fill(&mut &b"\0\0\0\x02ab"[..]).await.unwrap();
+        let waits = tokio::time::timeout(Duration::ZERO, frames.fill(&mut &b""[..])).await;
+        assert!(waits.is_err());
+        drop(taken);
+        // The room came to the one who waits, and he finds it without asking.
+        assert!(frames.fill(&mut &b""[..]).await.unwrap());
+        let (_, first) = frames.next(10).unwrap().unwrap();
+        assert_eq!(room.free(), 2);
+        frames.waiting = Some(Box::pin(frames.room.clone().take(2)));
+        drop(first);
+        frames.buffer.extend_from_slice(b"\0\0\0\x01a");
+        let held = frames.next(10).unwrap().unwrap();
+        assert!(frames.waiting.is_none());
+        drop(held);
+        assert_eq!(room.free(), 4);
     }
 }

@@ -1,8 +1,10 @@
 //! One connection: requests in, answers out in the same order, one task.
 
+mod clock;
 mod frames;
 mod outbox;
 mod pending;
+mod room;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,16 +12,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
+use self::clock::{Awaited, Clock};
 use self::frames::Frames;
 use self::outbox::Outbox;
 pub(crate) use self::pending::{Pending, Work};
+pub(crate) use self::room::Rooms;
+use self::room::{Room, Taken};
 use crate::api::{self, Answer, Call, Ctx, Head};
 use crate::limits::{
-    AUTHENTICATION_TIMEOUT, CONTROL_FRAME_BYTES_MAX, FRAME_BYTES_BEFORE_AUTH, FRAME_BYTES_MAX,
-    FRAME_TIMEOUT, IDLE_TIMEOUT, LEFT_TIMEOUT, SEND_TIMEOUT, UNANSWERED_MAX, UNSENT_BYTES_MAX,
+    CONTROL_FRAME_BYTES_MAX, FRAME_BYTES_BEFORE_AUTH, FRAME_BYTES_MAX, UNANSWERED_MAX,
+    UNSENT_BYTES_MAX,
 };
 use crate::listener::{Shared, now};
 use crate::sasl::{self, Exchange};
@@ -58,7 +62,7 @@ enum Closed {
 struct Finished {
     answer: Answer,
     began: Instant,
-    _room: OwnedSemaphorePermit,
+    _room: Taken,
 }
 
 struct Conn {
@@ -68,16 +72,11 @@ struct Conn {
     exchange: Exchange,
     pending: Pending<Finished>,
     outbox: Outbox,
-    opened: Instant,
-    active: Instant,
-    /// Nothing is read before this: a quota is used up.
-    muted: Option<Instant>,
+    clock: Clock,
     /// A login is being judged; what comes after it is for whoever it is then.
     judging: bool,
     /// No more is read; what was read is answered.
     closing: bool,
-    /// When the client ended its side.
-    left: Option<Instant>,
 }
 
 /// Serves a connection until either side ends it.
@@ -86,8 +85,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let (mut reader, mut writer) = tokio::io::split(stream);
-    let mut frames = Frames::new(Arc::clone(&shared.room));
     let mut conn = Conn::new(peer, shared);
+    let mut frames = Frames::new(conn.room());
     match conn.run(&mut frames, &mut reader, &mut writer).await {
         Ok(()) | Err(Closed::Gone(_)) => {}
         Err(why) => conn.note(&why),
@@ -96,7 +95,6 @@ where
 
 impl Conn {
     fn new(peer: SocketAddr, shared: Arc<Shared>) -> Self {
-        let started = Instant::now();
         let ctx = shared
             .anonymous_for(peer)
             .map(|who| Ctx::new(&shared, who, peer));
@@ -107,12 +105,9 @@ impl Conn {
             exchange: Exchange::default(),
             pending: Pending::new(),
             outbox: Outbox::default(),
-            opened: started,
-            active: started,
-            muted: None,
+            clock: Clock::new(),
             judging: false,
             closing: false,
-            left: None,
         }
     }
 
@@ -138,28 +133,36 @@ impl Conn {
                 return Ok(());
             }
             let reads = self.takes_more();
-            let (late, deadline) = self.deadline(frames.is_amid() && reads);
+            frames.reads(reads);
+            let (late, deadline) = self.clock.due(Awaited {
+                frame: frames.due(),
+                sends: !self.outbox.is_empty(),
+                answers: !self.pending.is_empty(),
+                login: self.ctx.is_none(),
+            });
             tokio::select! {
                 biased;
                 sent = self.outbox.send(writer), if !self.outbox.is_empty() => {
                     sent?;
-                    self.active = Instant::now();
+                    self.clock.sent();
                 }
                 finished = self.pending.next(), if !self.pending.is_empty() && self.has_room() => {
-                    self.answered(finished);
+                    if self.answered(finished) {
+                        frames.move_to(self.room());
+                    }
                 }
                 () = draining.cancelled(), if !self.closing => self.closing = true,
                 more = frames.fill(reader), if reads => {
-                    self.active = Instant::now();
+                    self.clock.received();
                     if !more? {
                         // What was sent before the end is still carried out: a producer that waits for no
                         // acknowledgement sends and goes.
                         self.closing = true;
-                        self.left = Some(self.active);
+                        self.clock.ended();
                     }
                 }
                 () = sleep_until(deadline) => {
-                    if self.muted.take().is_none() {
+                    if self.clock.muted.take().is_none() {
                         return Err(Closed::Late(late));
                     }
                 }
@@ -174,7 +177,7 @@ impl Conn {
     fn takes_more(&self) -> bool {
         !self.closing
             && !self.judging
-            && self.muted.is_none()
+            && self.clock.muted.is_none()
             && self.pending.len() < UNANSWERED_MAX
             && self.has_room()
     }
@@ -187,34 +190,16 @@ impl Conn {
         }
     }
 
-    /// When to wake next, and how long it was waited for then.
-    fn deadline(&self, amid: bool) -> (Duration, Instant) {
-        if let Some(until) = self.muted {
-            return (Duration::ZERO, until);
+    /// Where its requests take room.
+    fn room(&self) -> Room {
+        match &self.ctx {
+            Some(ctx) => self.shared.rooms.of(ctx.who.tenant()),
+            None => self.shared.rooms.of_nobody(),
         }
-        if let Some(left) = self.left {
-            return (LEFT_TIMEOUT, left + LEFT_TIMEOUT);
-        }
-        if !self.outbox.is_empty() {
-            return (SEND_TIMEOUT, self.active + SEND_TIMEOUT);
-        }
-        let idle = if amid {
-            (FRAME_TIMEOUT, self.active + FRAME_TIMEOUT)
-        } else if self.pending.is_empty() {
-            (IDLE_TIMEOUT, self.active + IDLE_TIMEOUT)
-        } else {
-            // Whatever runs has a deadline of its own.
-            let long = 2 * IDLE_TIMEOUT;
-            (long, Instant::now() + long)
-        };
-        if self.ctx.is_some() {
-            return idle;
-        }
-        let login = (AUTHENTICATION_TIMEOUT, self.opened + AUTHENTICATION_TIMEOUT);
-        if login.1 < idle.1 { login } else { idle }
     }
 
-    fn answered(&mut self, finished: Finished) {
+    /// Puts an answer where it is sent from. Whether the connection is somebody else's from here on.
+    fn answered(&mut self, finished: Finished) -> bool {
         let Answer {
             parts,
             throttle,
@@ -226,24 +211,30 @@ impl Conn {
             .metrics
             .request_seconds
             .record(took.as_secs_f64());
+        if self.outbox.is_empty() {
+            self.clock.sent();
+        }
         for part in parts {
             self.outbox.push(part);
         }
+        let mut moves = false;
         if let Some(login) = login {
             self.judging = false;
             self.exchange = login.exchange;
             if let Some(who) = login.who {
                 self.ctx = Some(Ctx::new(&self.shared, who, self.peer));
+                moves = true;
             }
         }
         self.closing |= close;
         if !throttle.is_zero() {
             self.shared.metrics.throttled.increment(1);
-            self.muted = Some(Instant::now() + throttle);
+            self.clock.muted = Some(Instant::now() + throttle);
         }
+        moves
     }
 
-    fn hear(&mut self, frame: Bytes, room: OwnedSemaphorePermit) -> Result<(), Closed> {
+    fn hear(&mut self, frame: Bytes, room: Taken) -> Result<(), Closed> {
         self.shared.metrics.requests.increment(1);
         let began = Instant::now();
         let length = frame.len();
