@@ -1,12 +1,14 @@
 //! The TCP listener: accepts browsers, within a limit on how many, and hands their requests to the router.
 
+mod seat;
+
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::connect_info::ConnectInfo;
-use felix_process::{Slot, Slots};
+use felix_process::Slots;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
@@ -15,18 +17,14 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+use self::seat::Counted;
+pub(crate) use self::seat::Seat;
 use crate::address::counted;
 use crate::app::App;
 use crate::limits::{
     ACCEPT_PAUSE, CONNECTIONS_MAX, CONNECTIONS_PER_SESSION, FIRST_MESSAGE_TIMEOUT, HEAD_BYTES_MAX,
 };
-
-/// A connection's place among those there may be. Every request of it carries it, so that a WebSocket, which outlives the
-/// requests, keeps it.
-#[derive(Debug)]
-pub(crate) struct Seat {
-    _slot: Slot<IpAddr>,
-}
 
 /// Takes connections until the gateway drains. Each is a task of `connections`.
 pub(crate) async fn accept(
@@ -64,7 +62,7 @@ pub(crate) async fn accept(
         app.metrics.connections.increment(1);
         // A small event must not wait for the acknowledgement of the one before it.
         let _ = stream.set_nodelay(true);
-        let seat = Arc::new(Seat { _slot: slot });
+        let seat = Arc::new(Seat::new(slot));
         let (router, draining) = (router.clone(), app.draining.clone());
         connections.spawn(serve(stream, peer, seat, router, draining));
     }
@@ -88,6 +86,7 @@ async fn serve(
     router: Router,
     draining: CancellationToken,
 ) {
+    let stream = Counted::new(stream, Arc::clone(&seat));
     let inner = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));

@@ -113,7 +113,7 @@ type Held = (Arc<Seat>, Option<Slot<IpAddr>>);
 async fn talk(app: App, (seat, waiting): Held, caller: join::Caller, mut socket: WebSocket) {
     // Each stage in a place of its own: an idle browser takes no memory for what letting it in needed.
     let goodbye = match Box::pin(join::join(&app, caller, waiting, &mut socket)).await {
-        Ok(joined) => Box::pin(serve::serve(&app, joined, &mut socket)).await,
+        Ok(joined) => Box::pin(serve::serve(&app, joined, &seat, &mut socket)).await,
         Err(goodbye) => goodbye,
     };
     if goodbye == Goodbye::DeadPeer {

@@ -2,20 +2,28 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use axum::extract::ws::{Message as Frame, Utf8Bytes, WebSocket};
 use futures_util::SinkExt as _;
+use tokio::sync::watch;
+use tokio::task::unconstrained;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use super::beat::{Beat, Due};
+use super::beat::{Beat, Due, Taking};
 use super::join::{Asks, Joined};
 use super::live::Live;
 use super::{Goodbye, failed};
 use crate::app::App;
+use crate::identity::Ended;
 use crate::limits::{
-    LAST_WRITES_TIMEOUT, RECONNECT_AFTER, RECONNECT_SPREAD, RIGHTS_INTERVAL, TICK_INTERVAL,
+    GOODBYE_TIMEOUT, LAST_WRITES_TIMEOUT, RECONNECT_AFTER, RECONNECT_SPREAD, RIGHTS_INTERVAL,
+    TICK_INTERVAL,
 };
+use crate::listen::Seat;
 use crate::session::answer::Answer;
 use crate::session::fault::{Code, Fault};
 use crate::session::features::Feature;
@@ -26,14 +34,19 @@ use crate::upstream::item::Dress;
 use crate::upstream::reading::Step;
 
 /// Serves a browser that has joined until one side leaves.
-pub(super) async fn serve(app: &App, joined: Joined, socket: &mut WebSocket) -> Goodbye {
+pub(super) async fn serve(
+    app: &App,
+    joined: Joined,
+    seat: &Arc<Seat>,
+    socket: &mut WebSocket,
+) -> Goodbye {
     let at = (app.config.tenant.as_str(), joined.namespace.as_str());
     // They could be built when it joined.
     let Ok(asks) = Asks::of(&app.scope, at, &joined.value) else {
         return Goodbye::Gone;
     };
     app.metrics.sessions.increment(1.0);
-    let mut talk = Talk::new(Live::new(app.clone(), joined, asks));
+    let mut talk = Talk::new(Live::new(app.clone(), joined, asks), Arc::clone(seat));
     let goodbye = talk.run(socket).await.err().unwrap_or(Goodbye::Gone);
     app.metrics.sessions.decrement(1.0);
     talk.live.places = (None, None, None);
@@ -47,8 +60,15 @@ pub(super) async fn serve(app: &App, joined: Joined, socket: &mut WebSocket) -> 
 struct Talk {
     live: Live,
     beat: Beat,
-    /// Events on their way out. Nothing is read for the browser while there are some.
+    seat: Arc<Seat>,
+    /// Bytes that had come when it was looked last.
+    read: u64,
+    /// Tells why the session must end.
+    ended: Why,
+    /// Events on their way out, all of one stream. Nothing is read for the browser while there are some.
     outbox: VecDeque<Frame>,
+    /// Their stream.
+    outbox_of: usize,
     /// The stream and arrival of the oldest of them.
     oldest: Option<(usize, Instant)>,
     /// When a throttled link is free again.
@@ -57,6 +77,16 @@ struct Talk {
 }
 
 type Going = Result<(), Goodbye>;
+
+type Why = watch::Receiver<Option<Ended>>;
+
+/// How a send went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    AtOnce,
+    /// The browser had to take something first.
+    Late,
+}
 
 /// What happened.
 enum Happened {
@@ -71,12 +101,16 @@ enum Happened {
 }
 
 impl Talk {
-    fn new(live: Live) -> Self {
+    fn new(live: Live, seat: Arc<Seat>) -> Self {
         let now = live.app.uptime();
         let config = &live.app.config;
         Self {
             beat: Beat::new(config.ping_interval_s, config.ping_timeout_s, now),
+            read: seat.read(),
+            seat,
+            ended: live.granted.ended(),
             outbox: VecDeque::new(),
+            outbox_of: 0,
             oldest: None,
             free_at: now,
             judged: now,
@@ -87,18 +121,14 @@ impl Talk {
     async fn run(&mut self, socket: &mut WebSocket) -> Going {
         let mut ticks = interval(TICK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut ended = self.live.granted.ended();
         let draining = self.live.app.draining.clone();
         loop {
             let wait = self.free_at.saturating_sub(self.live.app.uptime());
             let (listens, sends) = (!self.live.session.is_full(), !self.outbox.is_empty());
-            let live = &mut self.live;
+            let (live, ended) = (&mut self.live, &mut self.ended);
             let happened = tokio::select! {
                 () = draining.cancelled() => Happened::Draining,
-                why = ended.wait_for(Option::is_some) => Happened::Ended(match why {
-                    Ok(why) => why.as_ref().map(ToString::to_string).unwrap_or_default(),
-                    Err(_) => "the session is over".to_owned(),
-                }),
+                why = over(ended) => Happened::Ended(why),
                 frame = socket.recv(), if listens => Happened::Heard(frame),
                 happened = poll_fn(|cx| poll_live(live, cx, !sends)) => happened,
                 () = sleep(wait), if sends => Happened::LinkFree,
@@ -158,6 +188,7 @@ impl Talk {
                     slot: subscribe.slot.as_deref(),
                     sub: subscribe.sub,
                 };
+                self.outbox_of = subscribe.stream;
                 self.oldest = events
                     .first()
                     .map(|event| (subscribe.stream, event.arrived));
@@ -200,27 +231,27 @@ impl Talk {
         self.send(socket, Frame::Text(fault.to_text().into())).await
     }
 
-    /// Sends events: all that wait, or what a throttled link has room for.
+    /// Sends events: all that wait, what a throttled link has room for, or up to one that had to wait. Then whatever else
+    /// is under way has its turn, so that a slow browser is heard between its events.
     async fn send_events(&mut self, socket: &mut WebSocket) -> Going {
         let app = self.live.app.clone();
         let (mut count, mut bytes) = (0u64, 0u64);
-        let patience = self.beat.patience();
-        let sending = async {
-            while let Some(frame) = self.outbox.pop_front() {
-                let size = length(&frame);
-                count += 1;
-                bytes += size;
-                socket.feed(frame).await?;
-                if let Some(bits_per_second) = self.live.throttle {
-                    let seconds = (size * 8) as f64 / bits_per_second;
-                    let busy = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-                    self.free_at = app.uptime().max(self.free_at).saturating_add(busy);
-                    break;
-                }
+        while let Some(frame) = self.outbox.pop_front() {
+            let size = length(&frame);
+            count += 1;
+            bytes += size;
+            let sent = self.push(socket.feed(frame)).await?;
+            if let Some(bits_per_second) = self.live.throttle {
+                let seconds = (size * 8) as f64 / bits_per_second;
+                let busy = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+                self.free_at = app.uptime().max(self.free_at).saturating_add(busy);
+                break;
             }
-            socket.flush().await
-        };
-        within(patience, sending).await?;
+            if sent == Sent::Late {
+                break;
+            }
+        }
+        self.push(socket.flush()).await?;
         app.metrics.events.increment(count);
         app.metrics.event_bytes.increment(bytes);
         if let Some((stream, arrived)) = self.oldest.take() {
@@ -231,18 +262,73 @@ impl Talk {
     }
 
     async fn send(&mut self, socket: &mut WebSocket, frame: Frame) -> Going {
-        within(self.beat.patience(), socket.send(frame)).await
+        self.push(socket.send(frame)).await.map(drop)
+    }
+
+    /// Lets a send go on for as long as the browser takes some of it.
+    async fn push(
+        &mut self,
+        sending: impl Future<Output = Result<(), axum::Error>> + Send,
+    ) -> Result<Sent, Goodbye> {
+        // A turn that is given up to other tasks is no wait for the browser.
+        let mut sending = pin!(unconstrained(sending));
+        let polled = poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx))).await;
+        if let Poll::Ready(sent) = polled {
+            return sent.map(|()| Sent::AtOnce).map_err(|_| Goodbye::Gone);
+        }
+        // In a place of its own: few browsers ever need it.
+        Box::pin(self.wait(sending)).await.map(|()| Sent::Late)
+    }
+
+    /// Waits for a send that found no room. Neither a gateway that stops nor the end of a sign-in waits for it.
+    async fn wait(
+        &mut self,
+        mut sending: Pin<&mut (impl Future<Output = Result<(), axum::Error>> + Send)>,
+    ) -> Going {
+        let app = self.live.app.clone();
+        let patience = self.beat.patience();
+        let mut taking = Taking::new(patience, self.seat.written(), app.uptime());
+        let mut ticks = interval(TICK_INTERVAL);
+        let mut stopped = pin!(async {
+            app.draining.cancelled().await;
+            sleep(GOODBYE_TIMEOUT).await;
+        });
+        loop {
+            let sent = tokio::select! {
+                sent = &mut sending => Some(sent),
+                why = over(&mut self.ended) => return Err(Goodbye::SignedOut(why)),
+                () = &mut stopped => return Err(Goodbye::GoingAway),
+                _ = ticks.tick() => None,
+            };
+            let (written, now) = (self.seat.written(), app.uptime());
+            match sent {
+                Some(sent) => {
+                    if taking.has_moved(written, now) {
+                        self.beat.heard(now);
+                    }
+                    return sent.map_err(|_| Goodbye::Gone);
+                }
+                None if taking.is_stuck(written, now) => return Err(Goodbye::DeadPeer),
+                None => {}
+            }
+        }
     }
 
     async fn tick(&mut self, socket: &mut WebSocket) -> Going {
         let now = self.live.app.uptime();
-        if self.live.session.is_full() {
-            // It is this side that does not listen.
+        let read = self.seat.read();
+        let is_talking = std::mem::replace(&mut self.read, read) != read;
+        if is_talking || self.live.session.is_full() {
+            // A large message may be on its way, or it is this side that does not listen.
             self.beat.heard(now);
         }
         if now.saturating_sub(self.judged) >= RIGHTS_INTERVAL {
             self.judged = now;
-            for text in self.live.judge() {
+            let ended = self.live.judge();
+            if self.live.session.rights.subscribe.get(self.outbox_of) != Some(&true) {
+                self.outbox.clear();
+            }
+            for text in ended {
                 self.send(socket, Frame::Text(text.into())).await?;
             }
         }
@@ -282,12 +368,7 @@ impl Talk {
     }
 }
 
-fn poll_live(
-    live: &mut Live,
-    cx: &mut std::task::Context<'_>,
-    reads: bool,
-) -> std::task::Poll<Happened> {
-    use std::task::Poll;
+fn poll_live(live: &mut Live, cx: &mut Context<'_>, reads: bool) -> Poll<Happened> {
     if let Poll::Ready(text) = live.poll_write(cx) {
         return Poll::Ready(Happened::Text(text));
     }
@@ -303,18 +384,12 @@ fn poll_live(
     Poll::Pending
 }
 
-/// Sends within a browser's patience: one that takes nothing for so long is dead.
-async fn within(
-    patience: Option<Duration>,
-    sending: impl Future<Output = Result<(), axum::Error>>,
-) -> Going {
-    let sent = match patience {
-        Some(patience) => timeout(patience, sending)
-            .await
-            .map_err(|_| Goodbye::DeadPeer)?,
-        None => sending.await,
-    };
-    sent.map_err(|_| Goodbye::Gone)
+/// Waits until a session must end, and says why.
+async fn over(ended: &mut Why) -> String {
+    match ended.wait_for(Option::is_some).await {
+        Ok(why) => why.as_ref().map(ToString::to_string).unwrap_or_default(),
+        Err(_) => "the session is over".to_owned(),
+    }
 }
 
 fn length(frame: &Frame) -> u64 {
