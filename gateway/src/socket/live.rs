@@ -1,6 +1,7 @@
 //! What moves in a session: writes under way, questions, subscriptions, watches. `serve.rs` lets it move and talks to the
 //! browser.
 
+use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -46,6 +47,8 @@ pub(super) struct Live {
     calls: Calls,
     namespace: String,
     readings: Vec<Reading>,
+    /// Those of them that were not answered yet, by number.
+    unanswered: BTreeSet<u32>,
     /// The one whose turn it is, so that a busy stream does not hold up the others.
     turn: usize,
     watches: Vec<(usize, Watching)>,
@@ -81,6 +84,7 @@ impl Live {
             places,
             namespace,
             readings: Vec::new(),
+            unanswered: BTreeSet::new(),
             turn: 0,
             watches: Vec::new(),
             starting: None,
@@ -114,7 +118,7 @@ impl Live {
                 metrics.writes_limited.increment(1);
                 return Some(fault.to_text());
             }
-            Effect::Subscribe(subscribe) => self.subscribe(subscribe),
+            Effect::Subscribe(subscribe) => return self.subscribe(subscribe),
             Effect::Ask(ask) => {
                 let asked = self.calls.ask(ask);
                 self.asked.push(Box::pin(async move {
@@ -137,9 +141,21 @@ impl Live {
         None
     }
 
-    fn subscribe(&mut self, subscribe: Subscribe) {
+    /// Begins a subscription. One that it replaces is answered first, if it was not yet: each is answered once.
+    fn subscribe(&mut self, subscribe: Subscribe) -> Option<String> {
         let sub = subscribe.sub;
-        self.readings.retain(|reading| reading.subscribe.sub != sub);
+        let replaced = self
+            .readings
+            .extract_if(.., |reading| reading.subscribe.sub == sub)
+            .last();
+        let answer = match self.unanswered.insert(sub) {
+            true => None,
+            false => replaced.map(|reading| {
+                let message = "a newer subscription took its place";
+                let fault = Fault::new(Code::SubscribeFailed, message);
+                self.about(fault, &reading.subscribe).to_text()
+            }),
+        };
         let key = Key {
             namespace: self.namespace.clone(),
             stream: subscribe.stream,
@@ -150,6 +166,14 @@ impl Live {
         let feeds = Arc::clone(&self.app.feeds);
         self.readings
             .push(Reading::new(subscribe, key, client, feeds));
+        answer
+    }
+
+    /// A fault of a subscription.
+    pub(super) fn about(&self, fault: Fault, subscribe: &Subscribe) -> Fault {
+        fault
+            .stream(self.stream_alias(subscribe.stream))
+            .subscription(subscribe.slot.as_deref(), subscribe.shard)
     }
 
     fn watch(&mut self, place: usize) -> Option<String> {
@@ -253,6 +277,7 @@ impl Live {
             };
             if let Poll::Ready(step) = reading.poll_step(cx, &self.app.metrics) {
                 let subscribe = reading.subscribe.clone();
+                self.unanswered.remove(&subscribe.sub);
                 self.turn = place + 1;
                 if reading.is_over() {
                     self.readings.swap_remove(place);
@@ -287,19 +312,17 @@ impl Live {
         let allowed = &self.session.rights;
         let mut texts = Vec::new();
         let scope = &self.app.scope;
-        self.readings.retain(|reading| {
-            let place = reading.subscribe.stream;
-            let may = allowed.subscribe.get(place) == Some(&true);
-            if !may {
-                let alias = scope
-                    .streams
-                    .get(place)
-                    .map_or("", |one| &one.resource.alias);
-                let fault = Fault::new(Code::SubscriptionEnded, "no longer allowed");
-                texts.push(fault.stream(alias).to_text());
-            }
-            may
-        });
+        let may =
+            |reading: &Reading| allowed.subscribe.get(reading.subscribe.stream) == Some(&true);
+        let over: Vec<Reading> = self.readings.extract_if(.., |one| !may(one)).collect();
+        for Reading { subscribe, .. } in over {
+            let code = match self.unanswered.remove(&subscribe.sub) {
+                true => Code::SubscribeFailed,
+                false => Code::SubscriptionEnded,
+            };
+            let fault = Fault::new(code, "no longer allowed");
+            texts.push(self.about(fault, &subscribe).to_text());
+        }
         self.watches.retain(|(place, _)| {
             let may = allowed.watch.get(*place) == Some(&true);
             if !may {

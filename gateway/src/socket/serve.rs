@@ -179,9 +179,9 @@ impl Talk {
     }
 
     async fn step(&mut self, subscribe: Subscribe, step: Step, socket: &mut WebSocket) -> Going {
-        let alias = self.live.stream_alias(subscribe.stream).to_owned();
         let fault = match step {
             Step::Events(events) => {
+                let alias = self.live.stream_alias(subscribe.stream).to_owned();
                 let dress = Dress {
                     shape: self.live.session.shape(),
                     alias: &alias,
@@ -203,7 +203,7 @@ impl Talk {
             Step::Stands { start, live } => {
                 let binary = self.live.session.shape() != Shape::Text;
                 let subscribed = Answer::Subscribed {
-                    stream: alias,
+                    stream: self.live.stream_alias(subscribe.stream).to_owned(),
                     slot: subscribe.slot,
                     shard: subscribe.shard,
                     sub: binary.then_some(subscribe.sub),
@@ -225,10 +225,8 @@ impl Talk {
             }
             Step::Ended { why } => Fault::new(Code::SubscriptionEnded, why),
         };
-        let mut fault = fault.stream(&alias);
-        fault.slot = subscribe.slot;
-        fault.shard = subscribe.shard;
-        self.send(socket, Frame::Text(fault.to_text().into())).await
+        let text = self.live.about(fault, &subscribe).to_text();
+        self.send(socket, Frame::Text(text.into())).await
     }
 
     /// Sends events: all that wait, what a throttled link has room for, or up to one that had to wait. Then whatever else

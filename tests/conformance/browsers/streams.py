@@ -87,6 +87,19 @@ def a_second_subscribe_replaces_the_first(world: World) -> None:
 
 
 @check
+def a_subscribe_that_is_replaced_before_it_was_answered_fails_and_the_second_goes_on(world: World) -> None:
+    with world.join(world.board(), features=("resume",)) as browser:
+        publish(browser, b"0", 0)
+        browser.say("subscribe", streams=[{"stream": "edits", "from": "live"}, {"stream": "edits", "from": 0}])
+        first = browser.expect("error", stream="edits")
+        assert first["code"] == "subscribe_failed", first
+        assert browser.expect("subscribed", stream="edits")["start_offset"] == 0
+        assert browser.expect("event")["offset"] == 0
+        assert_alive(browser)
+        assert not [message for message in browser.kept if message["type"] in ("error", "subscribed")], "each is answered once"
+
+
+@check
 def a_stream_without_a_log_has_no_offsets_and_stamps_its_senders(world: World) -> None:
     board = world.board()
     with world.join(board, features=("principal",)) as writer, world.join(board, "bob") as reader:
