@@ -183,7 +183,8 @@ fn crowded(app: &App, why: Limited, features: Features) -> Fault {
     }
 }
 
-fn namespace(app: &App, asked: Option<String>) -> Result<String, Fault> {
+/// The namespace that a browser names, or the gateway's own; only what is listed.
+pub(super) fn namespace(app: &App, asked: Option<String>) -> Result<String, Fault> {
     let own = &app.config.namespace;
     let asked = asked.unwrap_or_else(|| own.clone());
     let listed = &app.scope.namespaces;

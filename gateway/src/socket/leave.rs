@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 
-use super::join::{Caller, presented, refused};
+use super::join::{Caller, namespace, presented, refused};
 use crate::address::Seen;
 use crate::app::App;
 use crate::identity::Ask;
@@ -50,6 +50,12 @@ async fn delete(app: &App, caller: Caller, body: &[u8]) -> Result<(), Fault> {
             Fault::bad_request(format!("`{key}` must be 1 to 64 of A-Z a-z 0-9 _ -"))
         })
     };
+    let asked = match told.get("namespace") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(asked)) => Some(asked.clone()),
+        Some(_) => return Err(Fault::bad_request("`namespace` must be a string")),
+    };
+    let namespace = namespace(app, asked)?;
     let (value, key) = (plain(&app.scope.field)?, plain("key")?);
     let alias = plain("cache")?;
     let place = app.scope.cache(alias);
@@ -60,11 +66,8 @@ async fn delete(app: &App, caller: Caller, body: &[u8]) -> Result<(), Fault> {
         Fault::bad_request(format!("no cache {alias:?} can be written to")).cache(alias)
     })?;
     let name = cache.resource.name_in(value);
-    let config = &app.config;
-    let permission = format!(
-        "cache.write:cache:{}/{}/{name}",
-        config.tenant, config.namespace
-    );
+    let tenant = &app.config.tenant;
+    let permission = format!("cache.write:cache:{tenant}/{namespace}/{name}");
     let permission = permission
         .parse()
         .map_err(|error| Fault::bad_request(format!("{name:?} can be no name: {error}")))?;
@@ -96,10 +99,7 @@ async fn delete(app: &App, caller: Caller, body: &[u8]) -> Result<(), Fault> {
     let failed = |failed: &dyn std::fmt::Display| {
         Fault::new(Code::CacheFailed, failed.to_string()).cache(alias)
     };
-    let client = app
-        .reach
-        .connect(&config.namespace, granted.tokens.clone())
-        .await;
+    let client = app.reach.connect(&namespace, granted.tokens.clone()).await;
     let reached = client.map_err(|error| failed(&error))?;
     let cache = reached
         .client

@@ -1,4 +1,4 @@
-//! Sockets that have not joined: where they are counted, and how long they are waited for.
+//! Sockets that have not joined: where they are counted, and how long they are waited for. And beacons, which never join.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -29,6 +29,11 @@ type Browser = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 /// A gateway with nothing behind it.
 async fn gateway() -> Running {
+    serving("").await
+}
+
+/// The same with this above its scope.
+async fn serving(top: &str) -> Running {
     let config = Config {
         listen: "127.0.0.1:0".parse().unwrap(),
         tenant: "t".into(),
@@ -36,7 +41,7 @@ async fn gateway() -> Running {
         ..Config::default()
     };
     let embedding = Embedding {
-        scope: Some(SCOPE.to_owned()),
+        scope: Some(format!("{top}\n{SCOPE}")),
         ..Embedding::default()
     };
     crate::start(config, embedding).await.unwrap()
@@ -92,6 +97,32 @@ async fn a_socket_that_has_not_joined_counts_for_its_address() {
         open(&gateway).await.is_ok(),
         "the first one is not there any more"
     );
+}
+
+/// What a beacon about this namespace is answered with.
+async fn beacon(gateway: &Running, namespace: &str) -> String {
+    let body = format!(r#"{{"board":"b","cache":"presence","key":"k"{namespace}}}"#);
+    let length = body.len();
+    let request = format!(
+        "POST /members/leave HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    let mut stream = TcpStream::connect(gateway.address()).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn a_beacon_acts_only_in_a_namespace_that_is_listed() {
+    let gateway = serving(r#"namespaces = ["rooms"]"#).await;
+    for unlisted in ["", r#","namespace":"default""#, r#","namespace":7"#] {
+        let answer = beacon(&gateway, unlisted).await;
+        assert!(answer.contains("400 Bad Request"), "{unlisted}: {answer}");
+        assert!(answer.contains("namespace"), "{unlisted}: {answer}");
+    }
+    let listed = beacon(&gateway, r#","namespace":"rooms""#).await;
+    assert!(listed.contains("signed_out"), "{listed}");
 }
 
 /// A browser whose window is shut.
