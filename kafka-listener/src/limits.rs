@@ -24,7 +24,8 @@ pub(crate) const GATHERED_AT_ONCE: usize = 64;
 /// Requests of one connection that are not answered yet. librdkafka has a million by default and a handful in fact.
 pub(crate) const UNANSWERED_MAX: usize = 64;
 
-/// Answers of one connection that wait to be sent, in bytes, before no more is read from it.
+/// Answers of one connection that wait to be sent, or for those before them, in bytes, before no more is read from it
+/// and nothing more begins.
 pub(crate) const UNSENT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Room that is made ahead of what a connection sends. A frame takes memory as its bytes come in.
@@ -56,8 +57,19 @@ pub(crate) const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(10);
 /// A refused login is answered after this long, so that guessing is slow.
 pub(crate) const REFUSED_LOGIN_PAUSE: Duration = Duration::from_millis(100);
 
-/// Sessions of fetches that are remembered, over all connections; beyond it the one unused for longest goes.
-pub(crate) const FETCH_SESSIONS_MAX: usize = 1_000;
+/// Sessions of fetches that are remembered, over all connections. A fetch without one names all its partitions each time.
+pub(crate) const FETCH_SESSIONS_MAX: usize = 2_000;
+
+/// Of them those of one tenant.
+pub(crate) const FETCH_SESSIONS_PER_TENANT_MAX: usize = 1_000;
+
+/// Partitions of all fetch sessions together, about 300 bytes each, and of those of one tenant.
+pub(crate) const FETCH_SESSIONS_PARTITIONS_MAX: usize = 400_000;
+pub(crate) const FETCH_SESSIONS_PARTITIONS_PER_TENANT_MAX: usize = 200_000;
+
+/// A fetch session that was not used for so long goes when another one needs its room, as Kafka does
+/// (`min.incremental.fetch.session.eviction.ms`).
+pub(crate) const FETCH_SESSION_IDLE: Duration = Duration::from_secs(120);
 
 /// Partitions of one fetch session. Without a session a fetch names them all each time.
 pub(crate) const FETCH_SESSION_PARTITIONS_MAX: usize = 10_000;

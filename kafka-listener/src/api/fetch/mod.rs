@@ -82,7 +82,9 @@ async fn serve(ctx: &Ctx, head: &Head, mut request: Request) -> Answer {
         Arc::from(ctx.who.tenant().as_str()),
         Arc::clone(&ctx.who.principal.subject),
     );
-    let plan = match sessions.plan(&owner, &mut request) {
+    let topics = known(ctx, &request.wanted).await;
+    let is_there = |wanted: &Wanted| find(ctx, &topics, &wanted.place).is_ok();
+    let plan = match sessions.plan(&owner, &mut request, &is_there) {
         Ok(plan) => plan,
         Err(error) => return write(head, error, 0, &[]),
     };
@@ -97,13 +99,18 @@ async fn serve(ctx: &Ctx, head: &Head, mut request: Request) -> Answer {
     write(head, NONE, plan.session_id, &got)
 }
 
-/// Fetches every partition, one answer for each in the same order.
-async fn fetch(ctx: &Ctx, request: &Request, wanted: &[Wanted]) -> Vec<Got> {
+/// The topics, after asking for those that are wanted and not known.
+async fn known(ctx: &Ctx, wanted: &[Wanted]) -> Arc<Topics> {
     let names = wanted.iter().filter_map(|one| match &one.place.topic {
         TopicKey::Name(name) => Some(utf8(name)),
         TopicKey::Id(_) => None,
     });
-    let topics = ctx.topics_with(names).await;
+    ctx.topics_with(names).await
+}
+
+/// Fetches every partition, one answer for each in the same order.
+async fn fetch(ctx: &Ctx, request: &Request, wanted: &[Wanted]) -> Vec<Got> {
+    let topics = known(ctx, wanted).await;
     let mut all: Vec<Result<Arc<Topic>, i16>> = Vec::with_capacity(wanted.len());
     all.extend(wanted.iter().map(|one| look(ctx, &topics, one)));
     let found = wanted.iter().zip(&all);
@@ -124,7 +131,16 @@ async fn fetch(ctx: &Ctx, request: &Request, wanted: &[Wanted]) -> Vec<Got> {
 }
 
 fn look(ctx: &Ctx, topics: &Topics, wanted: &Wanted) -> Result<Arc<Topic>, i16> {
-    let topic = match &wanted.place.topic {
+    let topic = find(ctx, topics, &wanted.place)?;
+    if wanted.offset < 0 {
+        return Err(OFFSET_OUT_OF_RANGE);
+    }
+    Ok(topic)
+}
+
+/// The topic of a partition that exists.
+fn find(ctx: &Ctx, topics: &Topics, place: &Place) -> Result<Arc<Topic>, i16> {
+    let topic = match &place.topic {
         TopicKey::Name(name) => metadata::named(ctx, topics, utf8(name))?,
         TopicKey::Id(id) => topics
             .with_id(id)
@@ -133,11 +149,8 @@ fn look(ctx: &Ctx, topics: &Topics, wanted: &Wanted) -> Result<Arc<Topic>, i16> 
             .ok_or(UNKNOWN_TOPIC_ID)?,
     };
     let shards = i64::from(topic.stream.shards);
-    if !(0..shards).contains(&i64::from(wanted.place.partition)) {
+    if !(0..shards).contains(&i64::from(place.partition)) {
         return Err(UNKNOWN_TOPIC_OR_PARTITION);
-    }
-    if wanted.offset < 0 {
-        return Err(OFFSET_OUT_OF_RANGE);
     }
     Ok(topic)
 }
