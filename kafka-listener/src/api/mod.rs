@@ -34,7 +34,7 @@ use felix_client::CallFailed;
 use felix_client::raw::{Raw, RawStream};
 use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
 
-use crate::conn::{Pending, Work};
+use crate::conn::{Pending, Weight, Work};
 use crate::limits::GATHERED_AT_ONCE;
 use crate::listener::Shared;
 use crate::sasl::Judged;
@@ -267,6 +267,11 @@ fn unencodable<A: Encodable + Default>(head: &Head, why: &str) -> Answer {
 }
 
 impl Answer {
+    /// How long it is.
+    pub(crate) fn bytes(&self) -> usize {
+        self.parts.iter().map(Bytes::len).sum()
+    }
+
     /// An answer after which the connection goes on.
     pub(crate) fn of(bytes: Bytes) -> Self {
         Self {
@@ -288,13 +293,13 @@ where
     W: Future<Output = T> + Send + 'static,
 {
     let mut work = work.fuse();
-    let mut pending = Pending::new();
+    let mut pending = Pending::new(|_| 0, 1);
     let mut results = Vec::new();
     loop {
         // Each that is under way is looked at whenever one of them goes on.
         let room = GATHERED_AT_ONCE.saturating_sub(pending.len());
         for work in work.by_ref().take(room) {
-            pending.push(Box::pin(work));
+            pending.push(Box::pin(work), Weight::Light);
         }
         if pending.is_empty() {
             return results;

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 use self::clock::{Awaited, Clock};
 use self::frames::Frames;
 use self::outbox::Outbox;
-pub(crate) use self::pending::{Pending, Work};
+pub(crate) use self::pending::{Pending, Weight, Work};
 pub(crate) use self::room::Rooms;
 use self::room::{Room, Taken};
 use crate::api::{self, Answer, Call, Ctx, Head};
@@ -103,7 +103,7 @@ impl Conn {
             peer,
             ctx,
             exchange: Exchange::default(),
-            pending: Pending::new(),
+            pending: Pending::new(|finished| finished.answer.bytes(), UNSENT_BYTES_MAX),
             outbox: Outbox::default(),
             clock: Clock::new(),
             judging: false,
@@ -179,7 +179,7 @@ impl Conn {
             && !self.judging
             && self.clock.muted.is_none()
             && self.pending.len() < UNANSWERED_MAX
-            && self.has_room()
+            && self.outbox.bytes() + self.pending.done_bytes() < UNSENT_BYTES_MAX
     }
 
     fn frame_limit(&self) -> usize {
@@ -262,6 +262,7 @@ impl Conn {
             },
             body,
         };
+        let weight = api.weight();
         let work = self.work(call)?;
         match work {
             Begun::Now(answer) => self.pending.push_done(Finished {
@@ -269,13 +270,16 @@ impl Conn {
                 began,
                 _room: room,
             }),
-            Begun::Later(work) => self.pending.push(Box::pin(async move {
-                Finished {
-                    answer: work.await,
-                    began,
-                    _room: room,
-                }
-            })),
+            Begun::Later(work) => {
+                let work = async move {
+                    Finished {
+                        answer: work.await,
+                        began,
+                        _room: room,
+                    }
+                };
+                self.pending.push(Box::pin(work), weight);
+            }
         }
         Ok(())
     }

@@ -4,6 +4,8 @@
 //! Produce above 0 makes librdkafka send everything uncompressed, and so does a hidden FindCoordinator or a largest
 //! version of Fetch below 10. Telemetry is hidden because clients would send it.
 
+use crate::conn::Weight;
+
 macro_rules! apis {
     ($($(#[$doc:meta])* $name:ident = $key:literal, $min:literal..=$max:literal, flexible $flexible:literal;)*) => {
         /// A request that is served.
@@ -89,6 +91,48 @@ impl Api {
     pub(crate) const fn serves(self, version: i16) -> bool {
         let (min, max) = self.versions();
         version >= min && version <= max
+    }
+}
+
+impl Api {
+    /// How much its answers may be. What members of groups wait for each other with is light, also where an answer is
+    /// long: two of them may share a connection.
+    pub(crate) const fn weight(self) -> Weight {
+        match self {
+            Self::Fetch
+            | Self::Metadata
+            | Self::OffsetFetch
+            | Self::DescribeGroups
+            | Self::ListGroups
+            | Self::DescribeAcls
+            | Self::DescribeConfigs
+            | Self::DescribeLogDirs
+            | Self::ConsumerGroupDescribe => Weight::Heavy,
+            Self::Produce
+            | Self::ListOffsets
+            | Self::OffsetCommit
+            | Self::FindCoordinator
+            | Self::JoinGroup
+            | Self::Heartbeat
+            | Self::LeaveGroup
+            | Self::SyncGroup
+            | Self::SaslHandshake
+            | Self::ApiVersions
+            | Self::CreateTopics
+            | Self::DeleteTopics
+            | Self::DeleteRecords
+            | Self::InitProducerId
+            | Self::OffsetForLeaderEpoch
+            | Self::AlterConfigs
+            | Self::SaslAuthenticate
+            | Self::CreatePartitions
+            | Self::DeleteGroups
+            | Self::IncrementalAlterConfigs
+            | Self::ListPartitionReassignments
+            | Self::OffsetDelete
+            | Self::DescribeCluster
+            | Self::ConsumerGroupHeartbeat => Weight::Light,
+        }
     }
 }
 
