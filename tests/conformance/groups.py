@@ -195,7 +195,13 @@ def the_asynchronous_client_works_on_a_group_alike(node: Node) -> None:
         await client.group_redrive(*where, record.offset)
         (again,) = await client.group_poll(*where, wait=5.0)
         assert again.offset == record.offset
-        await client.group_ack(*where, again.offset)
+        for _ in range(5):
+            await client.group_nack(*where, again)
+            for again in await client.group_poll(*where, wait=0.1):
+                assert again.offset == record.offset
+        assert await client.group_dead_letters(*where) == [record.offset]
+        await client.group_discard(*where, record.offset)
+        assert await client.group_dead_letters(*where) == []
         assert await client.group_poll(*where, wait=0.1) == []
 
     asyncio.run(run())

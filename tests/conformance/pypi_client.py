@@ -766,11 +766,27 @@ async def asynchronous(node: Node) -> None:
             for one in records:
                 assert one.shard == hashed_shard(b"customer-" + one.event.payload, 4)
 
+        assert await client.stream_shards(TENANT, NAMESPACE, wide) == 4
+        assert set(node.brokers) & set(await client.endpoints())
+        second = await client.with_identity("second", node.mint([], tenant="second"))
+        await refused_async(felix.AuthError, "forbidden", second.publish(TENANT, NAMESPACE, stream, b"x"))
+
+        async with await client.subscribe_sharded(TENANT, NAMESPACE, wide) as reader:
+            node.delete_stream(wide)
+            ended = {(await deleted(reader)).shard for _ in range(4)}
+            assert ended == {0, 1, 2, 3}, ended
+
         await refused_async(felix.NotFoundError, "not_found", publish(TENANT, NAMESPACE, "no-such-stream", b"x"))
         await refused_async(felix.AuthError, "forbidden", publish("other", NAMESPACE, stream, b"x"))
         await refused_async(felix.CursorError, None, client.subscribe(TENANT, NAMESPACE, stream, start=1_000))
         await refused_async(felix.FelixError, "limit_exceeded", publish(TENANT, NAMESPACE, stream, b"x" * 1_100_000))
     await refused_async(felix.AuthError, "unauthenticated", async_client_of(node, "nonsense"))
+
+
+async def deleted(reader) -> felix.StreamDeleted:
+    while not isinstance(event := await reader.next_event(timeout=EVENT_SECONDS), felix.StreamDeleted):
+        assert event is not None, "the reader ended before every shard had"
+    return event
 
 
 async def refused_async(kind: type[felix.FelixError], code: str | None, action) -> None:
