@@ -207,6 +207,15 @@ pub enum GroupCommand {
         #[arg(long, value_parser = crate::parse::duration, value_name = "TIME")]
         delay: Option<Duration>,
     },
+    /// Hold records for longer
+    Extend {
+        /// Which records.
+        #[command(flatten)]
+        claims: GroupClaims,
+        /// How long from now on
+        #[arg(long, value_parser = crate::parse::duration, default_value = "30s", value_name = "TIME")]
+        visibility: Duration,
+    },
     /// Work on a group's records until Ctrl-C
     Consume(GroupConsume),
     /// List, redrive and discard what could not be processed

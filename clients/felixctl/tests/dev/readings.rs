@@ -121,14 +121,23 @@ fn a_group_is_polled_settled_and_looked_after() {
     assert_eq!(polled, "one\ntwo\n");
     let acked = node.ok(&[&["group", "ack"], &group[..], &["0:1"]].concat());
     assert_eq!(acked, "1 finished\n");
+    let held = [
+        &["group", "extend"],
+        &group[..],
+        &["1:1", "--visibility", "5m"],
+    ]
+    .concat();
+    assert_eq!(node.ok(&held), "1 extended\n");
     node.ok(&[&["group", "nack"], &group[..], &["1"]].concat());
     let again = node.json(&[&["group", "poll"], &group[..]].concat());
     assert_eq!(
         (&again["offset"], &again["attempts"]),
         (&json!(1), &json!(2))
     );
-    let (exit, error) = refused(&node, &[&["group", "nack"], &group[..], &["1:1"]].concat());
-    assert_eq!((exit, &error["code"]), (7, &json!("stale_claim")));
+    for settle in ["nack", "extend"] {
+        let (exit, error) = refused(&node, &[&["group", settle], &group[..], &["1:1"]].concat());
+        assert_eq!((exit, &error["code"]), (7, &json!("stale_claim")));
+    }
     let described = node.json(&[&["group", "describe"], &group[..]].concat());
     let standing = &described["items"][0];
     assert_eq!(

@@ -36,9 +36,12 @@ pub(super) async fn run(app: &App, command: GroupCommand) -> Result<(), Failure>
         GroupCommand::Seek { group, to } => seek(app, &group, to, "seek").await,
         GroupCommand::Delete { group, yes } => delete(app, &group, yes).await,
         GroupCommand::Poll(args) => poll(app, &args).await,
-        GroupCommand::Ack(claims) => settle(app, &claims, None).await,
+        GroupCommand::Ack(claims) => settle(app, &claims, Settle::Finish).await,
         GroupCommand::Nack { claims, delay } => {
-            settle(app, &claims, Some(delay.unwrap_or_default())).await
+            settle(app, &claims, Settle::GiveBack(delay.unwrap_or_default())).await
+        }
+        GroupCommand::Extend { claims, visibility } => {
+            settle(app, &claims, Settle::Hold(visibility)).await
         }
         GroupCommand::Consume(args) => consume::run(app, &args).await,
         GroupCommand::DeadLetters(command) => dead_letters(app, command).await,
@@ -206,8 +209,19 @@ async fn poll(app: &App, args: &PollArgs) -> Result<(), Failure> {
     all_settled(&unsettled)
 }
 
-/// Finishes records, or gives them back after a delay.
-async fn settle(app: &App, args: &GroupClaims, nack: Option<Duration>) -> Result<(), Failure> {
+/// What becomes of claims.
+#[derive(Clone, Copy)]
+enum Settle {
+    /// Their records are finished.
+    Finish,
+    /// Their records are handed out again after this long.
+    GiveBack(Duration),
+    /// They last this long from now.
+    Hold(Duration),
+}
+
+/// Finishes records, gives them back after a delay, or holds them for longer.
+async fn settle(app: &App, args: &GroupClaims, how: Settle) -> Result<(), Failure> {
     const FIELDS: &[Field] = &[Field::plain("settled")];
     let claims: Vec<Claim> = args
         .records
@@ -217,9 +231,19 @@ async fn settle(app: &App, args: &GroupClaims, nack: Option<Duration>) -> Result
     let open = Open::new(app).await?;
     let group = open.group(&args.stream, &args.group)?;
     let consumer = args.consumer.as_deref();
-    let unsettled = match nack {
-        None => group.ack(args.shard, &claims, consumer).await,
-        Some(delay) => group.nack(args.shard, &claims, delay, consumer).await,
+    let (word, unsettled) = match how {
+        Settle::Finish => {
+            let unsettled = group.ack(args.shard, &claims, consumer).await;
+            ("finished", unsettled)
+        }
+        Settle::GiveBack(delay) => {
+            let unsettled = group.nack(args.shard, &claims, delay, consumer).await;
+            ("given back", unsettled)
+        }
+        Settle::Hold(visibility) => {
+            let extended = group.extend(args.shard, &claims, visibility, consumer);
+            ("extended", extended.await.map(|(_, unsettled)| unsettled))
+        }
     };
     open.client.close().await;
     let unsettled = unsettled.map_err(failed)?;
@@ -230,11 +254,6 @@ async fn settle(app: &App, args: &GroupClaims, nack: Option<Duration>) -> Result
         let report = Report::one("felixctl.group.settled/1", FIELDS, &report);
         return Ok(app.output.report(&report)?);
     }
-    let word = if nack.is_some() {
-        "given back"
-    } else {
-        "finished"
-    };
     Ok(app.output.say(&format!("{settled} {word}"))?)
 }
 
