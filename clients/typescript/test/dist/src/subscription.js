@@ -147,11 +147,9 @@ export class Subscription {
     }
     /** The gateway's refusal to subscribe, or the end of what was subscribed. */
     refused(code, oldest, error) {
-        // The end of a reading that was asked anew already: that ask has its own answer.
-        if (code === "subscription_ended" && this.#asked > 0)
-            return;
-        this.#asked = Math.max(0, this.#asked - 1);
-        if (this.#end !== null)
+        this.#asked = Math.max(0, this.#asked - (code === "subscription_ended" ? 0 : 1));
+        // What is asked anew already has an answer of its own.
+        if (this.#end !== null || this.#asked > 0)
             return;
         if (code === "trimmed" && oldest !== null)
             return this.#trimmed(oldest);
