@@ -91,6 +91,18 @@ test('two people act over one connection of the gateway, each with exactly his o
   carol.end();
 });
 
+test('a token that somebody pastes into the console is not held against the certificate of the gateway', async () => {
+  const me = (token) => fetch(`${site.url}/console/api/me`, { headers: { authorization: `Bearer ${token}` } });
+  const own = await me(felix.token);
+  assert.equal(own.status, 200, await own.clone().text());
+  assert.equal((await own.json()).via, 'token');
+  // One that was made for the gateway is worth nothing without its certificate, and does not get it here.
+  const claims = { sub: 'ann', tid: felix.tenant, aud: 'felix-broker', act: { sub: 'sa:gateway' } };
+  const part = (value) => Buffer.from(JSON.stringify(value)).toString('base64url');
+  const delegated = await me(`${part({ alg: 'EdDSA' })}.${part(claims)}.signature`);
+  assert.deepEqual([delegated.status, (await delegated.json()).code], [403, 'forbidden']);
+});
+
 test('whoever is removed is out while the others on the connection stay', async () => {
   const [ann, carol] = [await joins('ann'), await joins('carol')];
   const principal = (await felix.admin.shows(['session', 'ls'])).items.find(({ principal_id: id }) => /^[0-9a-f]{64}$/.test(id));

@@ -4,16 +4,17 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
-use axum::http::header::AUTHORIZATION;
+use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, TRANSFER_ENCODING};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, HeaderName, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use felix_client::Client;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use felix_process::Slot;
 
-use super::limits::{CALLS, LIVES};
+use super::limits::{BODY_BYTES, CALLS, LIVES};
 use super::people::{Credential, Person};
+use super::places::Room;
 use super::refusal::Refusal;
 use crate::address::Seen;
 use crate::app::App;
@@ -23,12 +24,13 @@ use crate::sign_in::session_of;
 /// A header that no page of another site can send without being asked about it first.
 const HEADER: HeaderName = HeaderName::from_static("x-felix-console");
 
-/// Somebody who asks, with one of his places among those that run.
+/// Somebody who asks, with one of his places among those that run, and room for what he sends.
 #[derive(Debug)]
 pub(super) struct Caller {
     pub(super) app: App,
     pub(super) person: Arc<Person>,
-    _place: OwnedSemaphorePermit,
+    _place: Slot<Arc<str>>,
+    _room: Option<Room>,
 }
 
 /// Somebody who looks on while something happens.
@@ -36,7 +38,7 @@ pub(super) struct Caller {
 pub(super) struct Onlooker {
     pub(super) app: App,
     pub(super) person: Arc<Person>,
-    _place: OwnedSemaphorePermit,
+    _place: Slot<Arc<str>>,
 }
 
 impl Caller {
@@ -51,12 +53,19 @@ impl FromRequestParts<App> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal> {
         let person = person(parts, app).await?;
-        let place = place(&person.calls, "requests", CALLS)?;
+        let places = &app.console.places;
+        let place = places.calls.take(person.principal(), usize::MAX, CALLS);
+        let place = place.ok_or_else(|| Refusal::too_many("requests", CALLS))?;
+        let room = match parts.method {
+            Method::GET | Method::HEAD => None,
+            _ => Some(places.room(person.principal(), body_bytes(&parts.headers))?),
+        };
         let app = app.clone();
         Ok(Self {
             app,
             person,
             _place: place,
+            _room: room,
         })
     }
 }
@@ -66,7 +75,9 @@ impl FromRequestParts<App> for Onlooker {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal> {
         let person = person(parts, app).await?;
-        let place = place(&person.lives, "live views", LIVES)?;
+        let places = &app.console.places.lives;
+        let place = places.take(person.principal(), usize::MAX, LIVES);
+        let place = place.ok_or_else(|| Refusal::too_many("live views", LIVES))?;
         let app = app.clone();
         Ok(Self {
             app,
@@ -76,13 +87,17 @@ impl FromRequestParts<App> for Onlooker {
     }
 }
 
-fn place(
-    places: &Arc<Semaphore>,
-    what: &str,
-    most: usize,
-) -> Result<OwnedSemaphorePermit, Refusal> {
-    let place = Arc::clone(places).try_acquire_owned();
-    place.map_err(|_| Refusal::too_many(what, most))
+/// Bytes that may come as a body, whose length its head need not say.
+fn body_bytes(headers: &HeaderMap) -> usize {
+    if headers.contains_key(TRANSFER_ENCODING) {
+        return BODY_BYTES;
+    }
+    let length = headers
+        .get(CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok());
+    length.map_or(0, |length| {
+        length.parse().unwrap_or(BODY_BYTES).min(BODY_BYTES)
+    })
 }
 
 async fn person(parts: &Parts, app: &App) -> Result<Arc<Person>, Refusal> {

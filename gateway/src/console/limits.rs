@@ -6,6 +6,12 @@ use std::time::Duration;
 pub(super) const CALLS: usize = 16;
 /// Live views of one person at a time: one a tab.
 pub(super) const LIVES: usize = 8;
+/// Requests of one person that change something and run at a time. Each may have a body as large as any.
+pub(super) const CHANGES: usize = 4;
+/// Bytes of bodies that are held at a time, of everybody. With what is made of a body it takes up to three times as much.
+pub(super) const BODIES_BYTES: usize = 256 * 1024 * 1024;
+/// Tokens of one person that are known at a time. One more takes the place of his that was not used for the longest.
+pub(super) const TOKENS: usize = 8;
 /// People whose connections are kept. The one who was not here for the longest goes first.
 pub(super) const PEOPLE: usize = 256;
 /// Tokens that a broker is asked about at a time, of people who were not here lately: of all, and of one address. Whoever

@@ -19,6 +19,7 @@ mod live;
 mod me;
 mod people;
 mod place;
+mod places;
 mod publish;
 mod records;
 mod refusal;

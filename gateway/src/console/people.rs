@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -12,19 +13,20 @@ use felix_controlplane_client::{Api, BadEndpoint, TokenSource as ApiToken};
 use felix_model::TenantId;
 use felix_process::Slots;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::claims::Claims;
 use super::limits::{
-    CALL_TIMEOUT, CALLS, CONNECT_TIMEOUT, IDLE, LIVES, PEOPLE, STRANGERS, STRANGERS_PER_ADDRESS,
+    CALL_TIMEOUT, CONNECT_TIMEOUT, IDLE, PEOPLE, STRANGERS, STRANGERS_PER_ADDRESS, TOKENS,
 };
+use super::places::Places;
 use super::refusal::Refusal;
 use crate::address::Seen;
 use crate::app::App;
 use crate::config::Config;
-use crate::identity::{Ask, Granted, Presented, Refused, Secret, now};
+use crate::identity::{Ask, Ended, Granted, Presented, Refused, Secret, now};
 use crate::sign_in::SessionId;
 
 /// How somebody is known.
@@ -49,6 +51,8 @@ pub(crate) struct Console {
     tenant: TenantId,
     api: Api,
     people: Mutex<BTreeMap<[u8; 32], Arc<Person>>>,
+    /// What people take of it while they ask.
+    pub(super) places: Places,
     /// Tokens that a broker is asked about, by where they come from.
     strangers: Arc<Slots<IpAddr>>,
 }
@@ -59,14 +63,13 @@ pub(super) struct Person {
     pub(super) name: Option<String>,
     /// Ends what is live when the sign-in does.
     pub(super) over: CancellationToken,
-    pub(super) calls: Arc<Semaphore>,
-    pub(super) lives: Arc<Semaphore>,
+    principal: Arc<str>,
     tokens: TokenSource,
-    controlplane: Option<TokenSource>,
     client: OnceCell<Client>,
     used: Mutex<Instant>,
-    /// Rights last as long as these are held.
-    _granted: Vec<Granted>,
+    /// What he was granted at brokers and at the control plane; his rights last as long as these are held.
+    broker: Option<Granted>,
+    controlplane: Option<Granted>,
     watch: Option<JoinHandle<()>>,
 }
 
@@ -89,6 +92,7 @@ impl Console {
             tenant,
             api,
             people: Mutex::default(),
+            places: Places::default(),
             strangers: Arc::default(),
         })
     }
@@ -121,7 +125,7 @@ impl Console {
                     return Ok(person);
                 }
                 let person = of_session(app, &id, session.name().map(str::to_owned)).await?;
-                Ok(self.keep(key, Arc::new(person)))
+                self.keep(key, Arc::new(person))
             }
         }
     }
@@ -134,7 +138,8 @@ impl Console {
         seen: &Seen,
         token: &Secret,
     ) -> Result<Arc<Person>, Refusal> {
-        self.may_come(&Claims::read(token.reveal())?, seen)?;
+        let claims = Claims::read(token.reveal())?;
+        self.may_come(&claims, seen)?;
         let key = key_of("token", &token.digest());
         if let Some(person) = self.known(&key) {
             return Ok(person);
@@ -143,9 +148,10 @@ impl Console {
             .strangers
             .take(seen.ip, STRANGERS, STRANGERS_PER_ADDRESS);
         let _place = place.ok_or_else(|| Refusal::too_many("new tokens", STRANGERS_PER_ADDRESS))?;
-        let person = Person::new(Via::Token, TokenSource::fixed(token.reveal()), None);
+        let principal = claims.principal.into();
+        let person = Person::new(Via::Token, principal, TokenSource::fixed(token.reveal()));
         person.client(app, &app.config.namespace).await?;
-        Ok(self.keep(key, Arc::new(person)))
+        self.keep(key, Arc::new(person))
     }
 
     /// What can be seen of a token without its key. That it is good on this machine only is for this gateway to keep: a
@@ -157,6 +163,11 @@ impl Console {
         }
         if claims.audience != Audience::Broker.name() {
             let message = "the console takes a token for brokers (audience felix-broker)";
+            return Err(Refusal::forbidden("forbidden", message));
+        }
+        // It counts over the certificate of whoever acts with it, and that is not whoever sent it here.
+        if claims.actor().is_some() {
+            let message = "this token was made for somebody who acts for its owner";
             return Err(Refusal::forbidden("forbidden", message));
         }
         if claims.loopback_only && !seen.is_from_here {
@@ -181,37 +192,56 @@ impl Console {
     }
 
     /// Gives somebody a place, or the one he was given meanwhile. Where there is none left, whoever brings a token goes
-    /// before whoever signed in, and never takes his.
-    fn keep(&self, key: [u8; 32], person: Arc<Person>) -> Arc<Person> {
+    /// before whoever signed in, and never takes his; nor do many tokens of one take the places of others.
+    ///
+    /// # Errors
+    /// When there is none.
+    fn keep(&self, key: [u8; 32], person: Arc<Person>) -> Result<Arc<Person>, Refusal> {
         let mut people = self.lock();
         if let Some(other) = people.get(&key).filter(|one| !one.over.is_cancelled()) {
-            return Arc::clone(other);
+            return Ok(Arc::clone(other));
         }
         people.retain(|_, person| {
-            let idle =
-                person.last_used().elapsed() > IDLE && person.lives.available_permits() == LIVES;
+            // Whoever looks on holds him as well.
+            let idle = person.last_used().elapsed() > IDLE && Arc::strong_count(person) == 1;
             !idle && !person.over.is_cancelled()
         });
-        if people.len() >= PEOPLE {
-            let oldest = |via| {
-                let among = people.iter().filter(|(_, one)| one.via == via);
-                let oldest = among.min_by_key(|(_, one)| one.last_used());
-                oldest.map(|(key, _)| *key)
-            };
-            let goes = oldest(Via::Token).or_else(|| match person.via {
-                Via::Session => oldest(Via::Session),
+        let own = |one: &Person| one.via == Via::Token && one.principal == person.principal;
+        let goes = if person.via == Via::Token
+            && people.values().filter(|one| own(one)).count() >= TOKENS
+        {
+            oldest(&people, own)
+        } else if people.len() >= PEOPLE {
+            let goes = oldest(&people, |one| one.via == Via::Token);
+            let goes = goes.or_else(|| match person.via {
+                Via::Session => oldest(&people, |_| true),
                 Via::Token => None,
             });
-            let Some(goes) = goes else { return person };
+            let full = || Refusal::full("as many people as fit are here already");
+            Some(goes.ok_or_else(full)?)
+        } else {
+            None
+        };
+        if let Some(goes) = goes {
             people.remove(&goes);
         }
         people.insert(key, Arc::clone(&person));
-        person
+        Ok(person)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<[u8; 32], Arc<Person>>> {
         self.people.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Who among some was not here for the longest.
+fn oldest(
+    people: &BTreeMap<[u8; 32], Arc<Person>>,
+    among: impl Fn(&Person) -> bool,
+) -> Option<[u8; 32]> {
+    let among = people.iter().filter(|(_, one)| among(one));
+    let oldest = among.min_by_key(|(_, one)| one.last_used());
+    oldest.map(|(key, _)| *key)
 }
 
 /// Somebody who signed in here: a token for brokers, and one for the control plane if his roles give anything there.
@@ -229,17 +259,29 @@ async fn of_session(app: &App, id: &SessionId, name: Option<String>) -> Result<P
         Err(refused) => return Err(refused.into()),
     };
     let mut ended = broker.ended();
-    let controlplane = api.as_ref().map(|granted| granted.tokens.clone());
-    let mut person = Person::new(Via::Session, broker.tokens.clone(), controlplane);
+    let principal = Arc::clone(&broker.principal);
+    let mut person = Person::new(Via::Session, principal, broker.tokens.clone());
     let over = person.over.clone();
     person.name = name;
-    person._granted = std::iter::once(broker).chain(api).collect();
+    person.broker = Some(broker);
+    person.controlplane = api;
     person.watch = Some(tokio::spawn(async move {
         // An error means that the membership is gone, which is an end as well.
         let _ = ended.wait_for(Option::is_some).await;
         over.cancel();
     }));
     Ok(person)
+}
+
+/// The certificate that goes with somebody's tokens. A token that he brought is not the gateway's to vouch for.
+fn certificate(via: Via, config: &Config) -> Option<(&Path, &Path)> {
+    match via {
+        Via::Session => config
+            .client_cert
+            .as_deref()
+            .zip(config.client_key.as_deref()),
+        Via::Token => None,
+    }
 }
 
 fn key_of(kind: &str, what: &[u8; 32]) -> [u8; 32] {
@@ -250,26 +292,31 @@ fn key_of(kind: &str, what: &[u8; 32]) -> [u8; 32] {
 }
 
 impl Person {
-    fn new(via: Via, tokens: TokenSource, controlplane: Option<TokenSource>) -> Self {
+    fn new(via: Via, principal: Arc<str>, tokens: TokenSource) -> Self {
         Self {
             via,
             name: None,
             over: CancellationToken::new(),
-            calls: Arc::new(Semaphore::new(CALLS)),
-            lives: Arc::new(Semaphore::new(LIVES)),
+            principal,
             tokens,
-            controlplane,
             client: OnceCell::new(),
             used: Mutex::new(Instant::now()),
-            _granted: Vec::new(),
+            broker: None,
+            controlplane: None,
             watch: None,
         }
+    }
+
+    /// Who he is, whatever he came in with.
+    pub(super) fn principal(&self) -> Arc<str> {
+        Arc::clone(&self.principal)
     }
 
     /// What his token says of him.
     pub(super) async fn claims(&self) -> Result<Claims, Refusal> {
         let token = self.tokens.token().await;
-        Claims::read(&token.map_err(Refusal::signed_out)?)
+        let ended = || self.broker.as_ref().and_then(end_of);
+        Claims::read(&token.map_err(|_| Refusal::no_token(ended()))?)
     }
 
     /// Brokers, asked in his name, in a namespace.
@@ -291,7 +338,7 @@ impl Person {
         if let Some(roots) = &config.broker_ca {
             builder = builder.ca_file(roots);
         }
-        if let (Some(chain), Some(key)) = (&config.client_cert, &config.client_key) {
+        if let Some((chain, key)) = certificate(self.via, config) {
             builder = builder.client_identity_files(chain, key);
         }
         Ok(builder.connect().await?)
@@ -299,11 +346,15 @@ impl Person {
 
     /// The control plane, asked in his name; `None` when his token is not for it.
     pub(super) async fn api(&self, console: &Console) -> Result<Option<Api>, Refusal> {
-        let Some(tokens) = &self.controlplane else {
+        let Some(granted) = &self.controlplane else {
             return Ok(None);
         };
-        let token = tokens.token().await.map_err(Refusal::signed_out)?;
-        Ok(Some(console.api.with_token(ApiToken::fixed(&token))))
+        match (granted.tokens.token().await, end_of(granted)) {
+            (Ok(token), _) => Ok(Some(console.api.with_token(ApiToken::fixed(&token)))),
+            // His roles gave him something there and do not any more.
+            (Err(_), Some(Ended::Removed)) => Ok(None),
+            (Err(_), ended) => Err(Refusal::no_token(ended)),
+        }
     }
 
     fn touch(&self) {
@@ -313,6 +364,11 @@ impl Person {
     fn last_used(&self) -> Instant {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How what was granted ended, if it did.
+fn end_of(granted: &Granted) -> Option<Ended> {
+    *granted.ended().borrow()
 }
 
 impl Drop for Person {
@@ -342,10 +398,39 @@ mod tests {
     }
 
     fn comes(console: &Console, via: Via, number: usize) -> [u8; 32] {
-        let key = key_of("test", &Secret::new(format!("{via:?} {number}")).digest());
-        let person = Person::new(via, TokenSource::fixed("t"), None);
-        console.keep(key, Arc::new(person));
-        key
+        let name = format!("{via:?} {number}");
+        kept(console, via, &name, &name).unwrap_or_default()
+    }
+
+    fn kept(
+        console: &Console,
+        via: Via,
+        principal: &str,
+        token: &str,
+    ) -> Result<[u8; 32], Refusal> {
+        let key = key_of("test", &Secret::new(token).digest());
+        let person = Person::new(via, principal.into(), TokenSource::fixed("t"));
+        console.keep(key, Arc::new(person)).map(|_| key)
+    }
+
+    #[test]
+    fn many_tokens_of_one_person_take_nobodys_place_but_his_own() {
+        let console = console();
+        let ann = kept(&console, Via::Token, "ann", "ann's").unwrap();
+        let first = kept(&console, Via::Token, "eve", "eve's").unwrap();
+        for number in 0..2 * PEOPLE {
+            kept(&console, Via::Token, "eve", &number.to_string()).unwrap();
+        }
+        assert!(console.known(&ann).is_some());
+        assert!(console.known(&first).is_none());
+        assert_eq!(console.lock().len(), TOKENS + 1);
+    }
+
+    #[tokio::test]
+    async fn whose_token_cannot_be_renewed_now_is_not_signed_out() {
+        let tokens = TokenSource::provider(|| async { Err::<String, _>("away") });
+        let person = Person::new(Via::Session, "ann".into(), tokens);
+        assert_eq!(person.claims().await.unwrap_err().code(), "unavailable");
     }
 
     #[test]
@@ -363,9 +448,20 @@ mod tests {
         // One more who signs in takes the place of the token, and then there is none for tokens.
         comes(&console, Via::Session, PEOPLE);
         assert!(console.known(&last).is_none());
-        let stranger = comes(&console, Via::Token, 3 * PEOPLE);
-        assert!(console.known(&stranger).is_none());
+        let stranger = kept(&console, Via::Token, "stranger", "stranger's");
+        assert_eq!(stranger.unwrap_err().code(), "full");
         assert_eq!(console.lock().len(), PEOPLE);
+    }
+
+    #[test]
+    fn the_gateways_certificate_goes_with_tokens_of_sign_ins_alone() {
+        let config = Config {
+            client_cert: Some("chain.pem".into()),
+            client_key: Some("key.pem".into()),
+            ..Config::default()
+        };
+        assert!(certificate(Via::Session, &config).is_some());
+        assert_eq!(certificate(Via::Token, &config), None);
     }
 
     #[test]
@@ -391,6 +487,9 @@ mod tests {
                 .may_come(&claims(r#","exp":1"#), &seen(true))
                 .is_err()
         );
+        let delegated = claims(r#","act":{"sub":"sa:gateway"}"#);
+        let refused = console.may_come(&delegated, &seen(true)).unwrap_err();
+        assert_eq!(refused.code(), "forbidden");
         for other in [
             r#"{"sub":"p","tid":"u","aud":"felix-broker"}"#,
             r#"{"sub":"p","tid":"t","aud":"felix-controlplane"}"#,

@@ -11,7 +11,7 @@ use felix_client::{CacheFailed, CallFailed, ConnectFailed, PublishFailed, ReadFa
 use felix_controlplane_client as controlplane;
 use serde::Serialize;
 
-use crate::identity::Refused;
+use crate::identity::{Ended, Refused};
 
 /// Bytes of a refusal of the framework that are passed on.
 const REFUSAL_BYTES: usize = 4 * 1024;
@@ -81,12 +81,28 @@ impl Refusal {
         Self::new(StatusCode::FORBIDDEN, code, message)
     }
 
+    /// There is no token to ask with, because what it rests on ended so or, without an end, for the moment.
+    pub(super) fn no_token(ended: Option<Ended>) -> Self {
+        match ended {
+            Some(ended @ Ended::SignedOut) => Self::signed_out(ended),
+            Some(ended @ Ended::Removed) => Self::forbidden("forbidden", ended),
+            Some(Ended::Expired) | None => {
+                Self::unavailable("unavailable", "the sign-in cannot be renewed at the moment")
+            }
+        }
+    }
+
     /// It cannot be answered now.
     pub(super) fn unavailable(code: &str, message: impl fmt::Display) -> Self {
         Self {
             retry: Again::Later,
             ..Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message)
         }
+    }
+
+    /// There is no room for one more, whoever he is.
+    pub(super) fn full(message: impl fmt::Display) -> Self {
+        Self::unavailable("full", message)
     }
 
     /// The person asks for too much at once.
@@ -117,6 +133,10 @@ impl Refusal {
     }
 
     fn of_client(code: &str, retry: Retry, message: String) -> Self {
+        // Whoever has signed out is told so before brokers are asked; here the next token cannot be had now.
+        if code == "no_token" {
+            return Self::no_token(None);
+        }
         let (again, after) = match retry {
             Retry::Retry | Retry::Redirect => (Again::Later, None),
             Retry::RetryAfter(after) => (Again::Later, u64::try_from(after.as_millis()).ok()),
@@ -140,7 +160,7 @@ impl Refusal {
 /// The status that goes with a code of the protocol.
 fn status_of(code: &str, again: Again) -> StatusCode {
     match code {
-        "unauthenticated" | "unauthorized" | "token_expired" | "token_revoked" | "no_token" => {
+        "unauthenticated" | "unauthorized" | "token_expired" | "token_revoked" => {
             StatusCode::UNAUTHORIZED
         }
         "forbidden" => StatusCode::FORBIDDEN,
@@ -334,6 +354,8 @@ fn request_id() -> String {
 
 #[cfg(test)]
 mod tests {
+    use felix_client::TokenFailed;
+
     use super::*;
 
     #[test]
@@ -343,6 +365,21 @@ mod tests {
             changes: true,
         };
         assert_eq!(Refusal::from(lost).retry, Again::LookFirst);
+    }
+
+    #[test]
+    fn that_no_token_can_be_had_now_is_no_sign_out() {
+        let away = TokenFailed::TimedOut;
+        let away = Refusal::from(CallFailed::Connect(ConnectFailed::Token(away)));
+        for (refusal, status, code) in [
+            (away, 503, "unavailable"),
+            (Refusal::no_token(None), 503, "unavailable"),
+            (Refusal::no_token(Some(Ended::Expired)), 503, "unavailable"),
+            (Refusal::no_token(Some(Ended::SignedOut)), 401, "signed_out"),
+            (Refusal::no_token(Some(Ended::Removed)), 403, "forbidden"),
+        ] {
+            assert_eq!((refusal.status.as_u16(), refusal.code()), (status, code));
+        }
     }
 
     #[test]

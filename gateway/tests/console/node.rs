@@ -128,6 +128,12 @@ impl Node {
         Person { node: self, token }
     }
 
+    /// Somebody who may read streams.
+    pub(crate) fn bob(&self) -> Person<'_> {
+        let token = mint(&self.controlplane, "dev", "p:bob", "felix-broker", &[]);
+        Person { node: self, token }
+    }
+
     /// The administrator with a token for development, which is good on this machine only.
     pub(crate) fn developer(&self) -> Person<'_> {
         let spec = DevTokenSpec {
@@ -235,11 +241,18 @@ async fn fill(controlplane: &ControlPlane, url: &str, tenant: &str) {
     let id: TenantId = tenant.parse().unwrap();
     let spec = InitializeSpec {
         initial_admin_principals: vec!["p:admin".to_owned()],
-        policies: vec![Policy {
-            subject: "role:broker".to_owned(),
-            object: "cluster:*".to_owned(),
-            action: "node.view".to_owned(),
-        }],
+        policies: vec![
+            Policy {
+                subject: "role:broker".to_owned(),
+                object: "cluster:*".to_owned(),
+                action: "node.view".to_owned(),
+            },
+            Policy {
+                subject: "p:bob".to_owned(),
+                object: format!("stream:{tenant}/default/*"),
+                action: "stream.subscribe".to_owned(),
+            },
+        ],
         groupings: vec![Grouping {
             user: "p:broker".to_owned(),
             role: "role:broker".to_owned(),
