@@ -61,6 +61,17 @@ impl Credential {
         }
     }
 
+    /// Asks the provider whether it still knows the person, when what it said last has run out.
+    ///
+    /// # Errors
+    /// [`Refused::SignedOut`] when it does not; that it cannot be asked is no verdict.
+    pub(super) async fn confirm(&self) -> Result<(), Refused> {
+        match self {
+            Self::Held(_) | Self::Renewed { .. } => Ok(()),
+            Self::Session(session) => session.confirm().await,
+        }
+    }
+
     /// What stands in its place once the page has brought a newer token.
     pub(super) fn renewed_with(&self, shown: Shown) -> Self {
         match self {

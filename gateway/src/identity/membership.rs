@@ -75,7 +75,7 @@ impl Membership {
             turn: tokio::sync::Mutex::new(()),
             ended: watch::Sender::new(None),
         };
-        membership.remember();
+        membership.remember(&membership.state());
         Arc::new(membership)
     }
 
@@ -133,24 +133,17 @@ impl Membership {
         self.check_open()?;
         let issued = self.shared.desk.exchange(&shown, &self.ask).await;
         let issued = issued.map_err(Failed::refused)?;
-        if let Err(refused) = self.fits(&issued.minted) {
-            self.leave(issued.chain, TimeMs(0));
-            return Err(refused);
-        }
         let expires_at = issued.minted.expires_at;
-        let (old, key) = {
-            let mut state = self.state();
-            let key = self.key(&state);
+        let old = self.put(issued, |state, issued| {
+            self.shared.reuse.forget(&self.key(state));
             state.credential = state.credential.renewed_with(shown);
-            let (minted, chain) = replace(&mut state, issued, true);
+            let (minted, chain) = replace(state, issued, true);
             let before = chain.map(|chain| (minted.expires_at, chain));
-            (before.and_then(|before| state.earlier.replace(before)), key)
-        };
-        self.shared.reuse.forget(&key);
+            before.and_then(|before| state.earlier.replace(before))
+        })?;
         if let Some((at, chain)) = old {
             self.leave(Some(chain), at);
         }
-        self.remember();
         Ok(expires_at)
     }
 
@@ -166,33 +159,42 @@ impl Membership {
         if let Some(token) = self.take_unspent() {
             return Ok(token);
         }
-        let outcome = match self.renewed().await {
-            Ok(issued) => match self.fits(&issued.minted) {
-                Ok(()) => Ok(issued),
-                Err(refused) => {
-                    self.leave(issued.chain, TimeMs(0));
-                    Err(refused)
-                }
-            },
-            Err(refused) => Err(refused),
-        };
-        match outcome {
-            Ok(issued) => {
-                let token = issued.minted.token.reveal().to_owned();
-                let (_, spent) = replace(&mut self.state(), issued, false);
+        let outcome = self.renewed().await.and_then(|issued| {
+            let token = issued.minted.token.reveal().to_owned();
+            self.put(issued, |state, issued| {
+                let (_, spent) = replace(state, issued, false);
                 debug_assert!(
                     spent.is_none(),
                     "what continues a session was taken to renew it"
                 );
-                self.remember();
-                Ok(token)
+            })?;
+            Ok(token)
+        });
+        match &outcome {
+            Err(Refused::SignedOut(_)) => self.end(Ended::SignedOut),
+            Err(Refused::Forbidden(_)) => self.end(Ended::Removed),
+            Err(Refused::Unavailable(_)) | Ok(_) => {}
+        }
+        outcome
+    }
+
+    /// Takes over what was issued, unless it is of somebody else or the session ended meanwhile: then that is ended as
+    /// well. All of it under one lock, so that whoever ends the session takes back either nothing of it or everything.
+    fn put<T>(
+        &self,
+        issued: Issued,
+        put: impl FnOnce(&mut State, Issued) -> T,
+    ) -> Result<T, Refused> {
+        let fits = self.fits(&issued.minted);
+        let mut state = self.state();
+        match fits.and_then(|()| self.check_open()) {
+            Ok(()) => {
+                let done = put(&mut state, issued);
+                self.remember(&state);
+                Ok(done)
             }
             Err(refused) => {
-                match refused {
-                    Refused::SignedOut(_) => self.end(Ended::SignedOut),
-                    Refused::Forbidden(_) => self.end(Ended::Removed),
-                    Refused::Unavailable(_) => {}
-                }
+                self.leave(issued.chain, TimeMs(0));
                 Err(refused)
             }
         }
@@ -201,12 +203,14 @@ impl Membership {
     /// By what continues the session, or else by what was presented: a change of roles ends sessions of people who may
     /// still come in.
     async fn renewed(&self) -> Result<Issued, Refused> {
+        let credential = self.state().credential.clone();
+        credential.confirm().await?;
         let chain = self.state().chain.take();
         if let Some(chain) = chain {
             match self.shared.desk.refresh(&chain, &self.ask).await {
                 Ok(issued) => return Ok(issued),
                 Err(failed @ (Failed::Away { sent: false, .. } | Failed::Undecided(_))) => {
-                    self.state().chain = Some(chain);
+                    self.keep_chain(chain);
                     return Err(failed.refused());
                 }
                 Err(
@@ -217,7 +221,6 @@ impl Membership {
                 ) => {}
             }
         }
-        let credential = self.state().credential.clone();
         let shown = credential.shown().await?;
         let issued = self.shared.desk.exchange(&shown, &self.ask).await;
         issued.map_err(Failed::refused)
@@ -251,16 +254,24 @@ impl Membership {
         }
     }
 
+    /// Puts back what was not spent.
+    fn keep_chain(&self, chain: Secret) {
+        let mut state = self.state();
+        match self.check_open() {
+            Ok(()) => state.chain = Some(chain),
+            Err(_) => self.leave(Some(chain), TimeMs(0)),
+        }
+    }
+
     fn leave(&self, chain: Option<Secret>, at: TimeMs) {
         if let Some(chain) = chain {
             self.shared.closer.end_at(at, chain);
         }
     }
 
-    fn remember(&self) {
-        let state = self.state();
+    fn remember(&self, state: &State) {
         let until = state.credential.until();
-        let key = self.key(&state);
+        let key = self.key(state);
         self.shared.reuse.remember(key, &state.minted, until, now());
     }
 

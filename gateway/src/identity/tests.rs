@@ -422,6 +422,7 @@ async fn signing_out_ends_a_session_of_that_sign_in_that_went_on_with_a_newer_to
         &bench.provider.served.url(),
         "ann",
         bench.token("ann"),
+        None,
     );
     let presented = Presented::Session(id.clone());
     let granted = bench.identity.admit(presented, ask()).await.unwrap();
@@ -435,6 +436,101 @@ async fn signing_out_ends_a_session_of_that_sign_in_that_went_on_with_a_newer_to
     bench.sessions.end(&id);
     assert_eq!(ended(&granted).await, Ended::SignedOut);
     bench.nothing_is_left().await;
+}
+
+#[tokio::test]
+async fn signing_out_while_a_token_is_renewed_leaves_nothing_of_the_new_one() {
+    for by_page in [false, true] {
+        let bench = Bench::new(controlplane::Manners::default()).await;
+        let token = bench.token("ann");
+        let granted = Arc::new(bench.admit(&token).await.unwrap());
+        let held = granted.tokens.token().await.unwrap();
+        let plane = &bench.plane.plane;
+        plane.behave(|manners| manners.slow = true);
+        let renewing = async {
+            match by_page {
+                true => granted
+                    .renew_with(&bench.identity, token.clone())
+                    .await
+                    .map(drop)
+                    .map_err(|refused| refused.to_string()),
+                false => {
+                    granted.tokens.invalidate(&held);
+                    let next = granted.tokens.token().await;
+                    next.map(drop).map_err(|failed| failed.to_string())
+                }
+            }
+        };
+        let signing_out = async {
+            match by_page {
+                true => bench.until_asked("exchange", 2).await,
+                false => bench.until_asked("refresh", 1).await,
+            }
+            granted.sign_out();
+            plane.behave(|manners| manners.slow = false);
+            plane.go.notify_one();
+        };
+        let (renewed, ()) = tokio::join!(renewing, signing_out);
+        assert!(renewed.is_err());
+        bench.nothing_is_left().await;
+        plane.behave(|manners| manners.exchange = (503, "unavailable"));
+        assert!(bench.admit(&token).await.is_err(), "nothing is used again");
+    }
+}
+
+/// Somebody with a sign-in whose ID tokens are always about to run out.
+async fn signed_in_for_a_moment(bench: &Bench) -> Granted {
+    let provider = &bench.provider.provider;
+    provider.behave(|manners| manners.life_s = Some(30));
+    let id = sign_in::opened(
+        &bench.sessions,
+        &bench.provider.served.url(),
+        "ann",
+        bench.token("ann"),
+        Some(Secret::new("refresh")),
+    );
+    let presented = Presented::Session(id);
+    bench.identity.admit(presented, ask()).await.unwrap()
+}
+
+#[tokio::test]
+async fn whoever_was_disabled_at_the_provider_is_out_when_his_token_is_renewed() {
+    let bench = Bench::new(controlplane::Manners::default()).await;
+    let granted = signed_in_for_a_moment(&bench).await;
+    let held = granted.tokens.token().await.unwrap();
+    let provider = &bench.provider.provider;
+    provider.behave(|manners| manners.refuses_refresh = true);
+    granted.tokens.invalidate(&held);
+    assert!(granted.tokens.token().await.is_err());
+    assert_eq!(ended(&granted).await, Ended::SignedOut);
+    assert_eq!(bench.asked("refresh"), 0);
+    bench.nothing_is_left().await;
+}
+
+#[tokio::test]
+async fn a_provider_that_is_away_ends_nobody() {
+    let bench = Bench::new(controlplane::Manners::default()).await;
+    let granted = signed_in_for_a_moment(&bench).await;
+    let held = granted.tokens.token().await.unwrap();
+    let provider = &bench.provider.provider;
+    provider.behave(|manners| manners.away = Some(axum::http::StatusCode::SERVICE_UNAVAILABLE));
+    granted.tokens.invalidate(&held);
+    assert_ne!(granted.tokens.token().await.unwrap(), held);
+    assert_eq!(*granted.ended().borrow(), None);
+    assert_eq!(bench.asked("refresh"), 1);
+}
+
+#[tokio::test]
+async fn a_sign_in_that_nothing_can_renew_is_over_with_its_id_token() {
+    let bench = Bench::new(controlplane::Manners::default()).await;
+    let open = |refresh| {
+        let token = bench.provider.provider.id_token("ann", &json!({"exp": 1}));
+        let issuer = bench.provider.served.url();
+        let id = sign_in::opened(&bench.sessions, &issuer, "ann", token, refresh);
+        bench.sessions.find(&id).is_some()
+    };
+    assert!(!open(None));
+    assert!(open(Some(Secret::new("refresh"))));
 }
 
 #[tokio::test]

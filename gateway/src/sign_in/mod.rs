@@ -137,12 +137,13 @@ pub(crate) fn opened(
     issuer: &str,
     subject: &str,
     id_token: Secret,
+    refresh_token: Option<Secret>,
 ) -> SessionId {
     let http = Http::new(&[]).unwrap();
     let provider = Provider::new(issuer, crate::stub::provider::CLIENT, None, "openid", http);
     let signed_in = provider::SignedIn {
         id_token,
-        refresh_token: None,
+        refresh_token,
         subject: subject.to_owned(),
         name: None,
     };

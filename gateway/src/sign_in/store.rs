@@ -109,6 +109,17 @@ impl Session {
         }
     }
 
+    /// Renews the ID token if that is due, so that whoever was disabled at the provider is noticed.
+    ///
+    /// # Errors
+    /// [`Refused::SignedOut`] when the sign-in is over. One that is only not renewed now stands.
+    pub(crate) async fn confirm(&self) -> Result<(), Refused> {
+        match self.id_token().await {
+            Err(refused) if *self.over.borrow() => Err(refused),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
     /// What tells this sign-in from every other; nothing can be made of it.
     pub(crate) const fn digest(&self) -> [u8; 32] {
         self.digest
@@ -157,7 +168,8 @@ impl Session {
         Ok(good.then(|| state.id_token.clone()))
     }
 
-    /// Whether it is neither over nor forgotten. A sign-in by which a socket is open is in use.
+    /// Whether it is neither over nor forgotten, and lets somebody in: an ID token that has run out and that nothing
+    /// renews does not. A sign-in by which a socket is open is in use.
     fn stands(self: &Arc<Self>, at: TimeMs) -> bool {
         let idle_ms = u64::try_from(IDLE.as_millis()).unwrap_or(u64::MAX);
         let mut state = self.state();
@@ -165,7 +177,11 @@ impl Session {
             state.used_at = at;
         }
         let used_at = state.used_at;
-        !*self.over.borrow() && at < self.ends_at && at.0 < used_at.0.saturating_add(idle_ms)
+        let renewable = at < state.until || state.refresh_token.is_some();
+        renewable
+            && !*self.over.borrow()
+            && at < self.ends_at
+            && at.0 < used_at.0.saturating_add(idle_ms)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
