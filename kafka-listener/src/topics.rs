@@ -160,7 +160,7 @@ fn id_of(stream: &StreamRecord) -> TopicId {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use felix_meta::NamespaceEntry;
     use felix_meta::record::StreamSpec;
     use felix_model::Incarnation;
@@ -192,6 +192,11 @@ mod tests {
                 .insert(name.parse().unwrap(), stream(namespace, name, 1));
         }
         tenant
+    }
+
+    /// The topics of a tenant with these streams.
+    pub(crate) fn topics(streams: &[(&str, &str)]) -> Topics {
+        Topics::of(&tenant(streams))
     }
 
     #[test]

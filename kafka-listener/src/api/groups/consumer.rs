@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use felix_client::raw::{
     ConsumerDescribe, ConsumerGroup, ConsumerHeartbeat, ConsumerHeld, ConsumerMember,
     ConsumerTopic, List, StreamName,
@@ -21,8 +23,11 @@ use uuid::Uuid;
 use super::super::once::once;
 use super::super::{Ctx, Head, metadata, text, utf8};
 use super::{call, millis, narrow, said, told};
-use crate::topics::Topics;
-use crate::wire::codes::{INVALID_REGULAR_EXPRESSION, INVALID_REQUEST, NONE, UNKNOWN_TOPIC_ID};
+use crate::topics::{Topic, Topics};
+use crate::wire::codes::{
+    COORDINATOR_NOT_AVAILABLE, INVALID_REGULAR_EXPRESSION, INVALID_REQUEST, NONE,
+    TOPIC_AUTHORIZATION_FAILED,
+};
 
 /// What is said of subscriptions by pattern.
 const NO_PATTERNS: &str = "subscribe by name: patterns are resolved by classic groups only";
@@ -30,8 +35,14 @@ const NO_PATTERNS: &str = "subscribe by name: patterns are resolved by classic g
 pub(in super::super) async fn heartbeat(
     ctx: Arc<Ctx>,
     head: Head,
-    request: ConsumerGroupHeartbeatRequest,
+    mut request: ConsumerGroupHeartbeatRequest,
 ) -> ConsumerGroupHeartbeatResponse {
+    if is_unnamed(&head, &request) {
+        let Some(drawn) = member_id() else {
+            return refused(COORDINATOR_NOT_AVAILABLE, None);
+        };
+        request.member_id = text(&drawn);
+    }
     let topics = match &request.subscribed_topic_names {
         Some(names) => {
             ctx.topics_with(names.iter().map(|name| name.as_str()))
@@ -44,9 +55,26 @@ pub(in super::super) async fn heartbeat(
         Err((error, message)) => return refused(error, Some(message)),
     };
     match call(&ctx, ask, Duration::ZERO).await {
-        Ok(held) => answer(&ctx, &topics, &request, &held),
+        Ok(held) => answer(&ctx, &request, &held).await,
         Err(error) => refused(error, None),
     }
+}
+
+/// Whether a member joins without an id. Of the next version on it draws one itself.
+fn is_unnamed(head: &Head, request: &ConsumerGroupHeartbeatRequest) -> bool {
+    head.version == 0 && request.member_epoch == 0 && request.member_id.is_empty()
+}
+
+/// An id for a member, as Kafka makes it; none when the system gives no random bytes.
+fn member_id() -> Option<String> {
+    let mut bytes = [0; 16];
+    // Kafka makes none that a program may take for an option.
+    (0..16).find_map(|_| {
+        getrandom::fill(&mut bytes).ok()?;
+        let id = uuid::Builder::from_random_bytes(bytes).into_uuid();
+        let id = URL_SAFE_NO_PAD.encode(id.as_bytes());
+        (!id.starts_with('-')).then_some(id)
+    })
 }
 
 fn refused(error: i16, message: Option<&str>) -> ConsumerGroupHeartbeatResponse {
@@ -131,9 +159,8 @@ fn holds(topics: &Topics, held: &[Held]) -> Result<List<ConsumerTopic>, Wrong> {
     List::build(all).map_err(too_long)
 }
 
-fn answer(
+async fn answer(
     ctx: &Ctx,
-    topics: &Topics,
     request: &ConsumerGroupHeartbeatRequest,
     held: &ConsumerHeld,
 ) -> ConsumerGroupHeartbeatResponse {
@@ -150,28 +177,38 @@ fn answer(
     let Some(assigned) = &held.assigned else {
         return response;
     };
-    // The broker may know of a stream before this listener does; its catalogue follows at once.
-    let fresh = ctx.topics();
-    let find = |number| {
-        let known = topics.numbered(number);
-        known.or_else(|| fresh.numbered(number)).cloned()
-    };
-    let mut partitions = Vec::new();
-    for share in assigned.iter() {
-        let Some(topic) = find(share.number) else {
-            return refused(UNKNOWN_TOPIC_ID, Some("a topic is not known here yet"));
-        };
-        let shards = share.shards.iter();
-        let shards = shards.map(|shard| i32::try_from(shard).unwrap_or(i32::MAX));
-        partitions.push(
-            TopicPartitions::default()
-                .with_topic_id(Uuid::from_bytes(topic.id))
-                .with_partitions(shards.collect()),
-        );
+    let mut partitions = shares(&ctx.topics(), assigned);
+    if partitions.is_none() {
+        // The broker may know of a stream before this listener does.
+        ctx.shared.names.refresh().await;
+        partitions = shares(&ctx.topics(), assigned);
     }
+    let Some(partitions) = partitions else {
+        // Clients take any code that they do not expect for the end; after this one they say everything again, and are
+        // told their share again.
+        return refused(
+            COORDINATOR_NOT_AVAILABLE,
+            Some("a topic is not known here yet"),
+        );
+    };
     response.with_assignment(Some(
         Assignment::default().with_topic_partitions(partitions),
     ))
+}
+
+/// What is assigned, by topics; `None` while one of them is not known.
+fn shares(topics: &Topics, assigned: &List<ConsumerTopic>) -> Option<Vec<TopicPartitions>> {
+    let shares = assigned.iter().map(|share| {
+        let topic = topics.numbered(share.number)?;
+        let shards = share.shards.iter();
+        let shards = shards.map(|shard| i32::try_from(shard).unwrap_or(i32::MAX));
+        Some(
+            TopicPartitions::default()
+                .with_topic_id(Uuid::from_bytes(topic.id))
+                .with_partitions(shards.collect()),
+        )
+    });
+    shares.collect()
 }
 
 pub(in super::super) async fn describe(
@@ -188,7 +225,16 @@ pub(in super::super) async fn describe(
     let groups = match described {
         Ok(described) => {
             let groups = described.groups.iter();
-            groups.map(|group| shown(&head, &topics, &group)).collect()
+            let hidden = |topic: &Topic| !ctx.who.may_see(&topic.stream);
+            groups
+                .map(|group| {
+                    if names_any(&topics, &group, &hidden) {
+                        withheld(&group)
+                    } else {
+                        shown(&head, &topics, &group)
+                    }
+                })
+                .collect()
         }
         Err(error) => {
             let failed = asked.into_iter().map(|group| {
@@ -200,6 +246,30 @@ pub(in super::super) async fn describe(
         }
     };
     ConsumerGroupDescribeResponse::default().with_groups(groups)
+}
+
+/// Whether a member reads, has or is to have one of the topics that are `hidden`.
+fn names_any(topics: &Topics, group: &ConsumerGroup, hidden: &dyn Fn(&Topic) -> bool) -> bool {
+    let is_hidden = |topic: Option<&Arc<Topic>>| topic.is_some_and(|topic| hidden(topic));
+    let shares = |shares: &List<ConsumerTopic>| {
+        let mut shares = shares.iter();
+        shares.any(|share| is_hidden(topics.numbered(share.number)))
+    };
+    group.members.iter().any(|member| {
+        let mut streams = member.streams.iter();
+        streams.any(|stream| {
+            is_hidden(topics.of_stream(stream.namespace.as_str(), stream.stream.as_str()))
+        }) || shares(&member.assigned)
+            || shares(&member.target)
+    })
+}
+
+/// A group whose members cannot be told of, as Kafka answers it.
+fn withheld(group: &ConsumerGroup) -> DescribedGroup {
+    DescribedGroup::default()
+        .with_group_id(GroupId(said(&group.group)))
+        .with_error_code(TOPIC_AUTHORIZATION_FAILED)
+        .with_error_message(Some(text("a member reads a topic that may not be seen")))
 }
 
 fn shown(head: &Head, topics: &Topics, group: &ConsumerGroup) -> DescribedGroup {
@@ -253,4 +323,87 @@ fn shown_share(topics: &Topics, share: &List<ConsumerTopic>) -> Shown {
         )
     });
     Shown::default().with_topic_partitions(partitions.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::topics::tests::topics;
+    use crate::wire::api::Api;
+
+    fn share(number: u64) -> List<ConsumerTopic> {
+        let shards = List::build([0, 1]).unwrap();
+        List::build([ConsumerTopic { number, shards }]).unwrap()
+    }
+
+    #[test]
+    fn a_share_is_told_once_all_its_topics_are_known() {
+        let topics = topics(&[("default", "orders")]);
+        let orders = topics.named("orders").unwrap();
+        let told = shares(&topics, &share(orders.number)).unwrap();
+        assert_eq!(told[0].topic_id.as_bytes(), &orders.id);
+        assert_eq!(told[0].partitions, [0, 1]);
+        assert_eq!(shares(&topics, &share(orders.number + 1)), None);
+        assert_eq!(shares(&topics, &List::default()), Some(Vec::new()));
+    }
+
+    #[test]
+    fn a_member_of_the_first_version_is_given_an_id_when_it_joins() {
+        let head = |version| Head {
+            api: Api::ConsumerGroupHeartbeat,
+            version,
+            correlation: 1,
+            client_id: Bytes::new(),
+        };
+        let joins = ConsumerGroupHeartbeatRequest::default();
+        assert!(is_unnamed(&head(0), &joins));
+        assert!(!is_unnamed(&head(1), &joins));
+        assert!(!is_unnamed(&head(0), &joins.clone().with_member_epoch(1)));
+        assert!(!is_unnamed(&head(0), &joins.with_member_id(text("own"))));
+        let (one, other) = (member_id().unwrap(), member_id().unwrap());
+        assert_eq!((one.len(), other.len()), (22, 22));
+        assert_ne!(one, other);
+    }
+
+    #[test]
+    fn a_group_is_withheld_for_any_topic_that_is_hidden() {
+        let topics = topics(&[("default", "orders"), ("default", "secret")]);
+        let number = |name| topics.named(name).unwrap().number;
+        let member = |stream: &str, assigned, target| ConsumerMember {
+            member: "m".into(),
+            instance: None,
+            rack: None,
+            epoch: 1,
+            client: "c".into(),
+            host: "/h".into(),
+            streams: List::build([StreamName {
+                namespace: "default".into(),
+                stream: stream.into(),
+            }])
+            .unwrap(),
+            assigned: share(number(assigned)),
+            target: share(number(target)),
+        };
+        let hidden = |topic: &Topic| topic.name == "secret";
+        for (stream, assigned, target, is_withheld) in [
+            ("orders", "orders", "orders", false),
+            ("secret", "orders", "orders", true),
+            ("orders", "secret", "orders", true),
+            ("orders", "orders", "secret", true),
+            ("unheard-of", "orders", "orders", false),
+        ] {
+            let group = ConsumerGroup {
+                group: "g".into(),
+                error: NONE,
+                state: "Stable".into(),
+                epoch: 1,
+                target_epoch: 1,
+                assignor: "uniform".into(),
+                members: List::build([member(stream, assigned, target)]).unwrap(),
+            };
+            assert_eq!(names_any(&topics, &group, &hidden), is_withheld);
+        }
+    }
 }
