@@ -19,6 +19,7 @@ from harness import check  # noqa: E402
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR = 0, 1, 2, 3, 10
 OFFSET_COMMIT, OFFSET_FETCH = 8, 9
+CONSUMER_GROUP_HEARTBEAT = 68
 SASL_HANDSHAKE, API_VERSIONS, INIT_PRODUCER_ID, SASL_AUTHENTICATE = 17, 18, 22, 36
 MOST = 2**31 - 1
 
@@ -284,10 +285,12 @@ def a_batch_is_taken_once_and_read_back_as_it_was(node):
         assert records[:8] == struct.pack(">q", 0)
 
 
-def fetch(topic: str, offset: int, *, wait: int = 0, least: int = 1, most: int = 2**20, epoch: int = -1) -> bytes:
+def fetch(
+    topic: str, offset: int, *, wait: int = 0, least: int = 1, most: int = 2**20, epoch: int = -1, session: int = -1
+) -> bytes:
     partition = struct.pack(">iiqqi", 0, epoch, offset, -1, most)
     topics = array(text(topic) + array(partition)) if topic else array()
-    return struct.pack(">iiiibii", -1, wait, least, most, 0, 0, -1) + topics + array() + text("")
+    return struct.pack(">iiiibii", -1, wait, least, most, 0, 0, session) + topics + array() + text("")
 
 
 def fetched(answer: bytes, topic: str) -> tuple[int, int, bytes]:
@@ -384,6 +387,48 @@ def damaged_and_old_batches_are_refused_by_code(node):
             error, _ = produced(wire.ask(PRODUCE, 7, produce(topic, batch)), topic)
             assert error in codes, (error, codes)
         assert fetched(wire.ask(FETCH, 11, fetch(topic, 0)), topic) == (0, 0, b"")
+
+
+@check
+def a_topic_that_is_named_20000_times_is_answered_once(node):
+    topic = node.create_stream()
+    with Wire(node) as wire:
+        once = wire.ask(METADATA, 1, array(text(topic)))
+        assert wire.ask(METADATA, 1, array(*[text(topic)] * 20_000)) == once
+
+
+@check
+def a_fetch_of_what_is_not_there_begins_no_session(node):
+    topic = node.create_stream()
+    with Wire(node) as wire:
+        for name, has_session in ((topic, True), ("no-such-topic", False)):
+            answer = wire.ask(FETCH, 11, fetch(name, 0, session=0))
+            error, session = struct.unpack(">hi", answer[4:10])
+            assert error == 0 and (session != 0) == has_session, (name, error, session)
+
+
+@check
+def fetches_behind_one_that_waits_are_answered_in_their_order(node):
+    quiet, topic = node.create_stream(), node.create_stream()
+    with Wire(node) as wire:
+        wire.ask(PRODUCE, 7, produce(topic, batch_of(1, record(b"a"))))
+        sent = [wire.send(FETCH, 11, fetch(quiet, 0, wait=500))]
+        sent += [wire.send(FETCH, 11, fetch(topic, 0)) for _ in range(70)]
+        received = [wire.receive() for _ in sent]
+    assert [correlation for correlation, _ in received] == sent
+    assert all(fetched(answer, topic)[2] for _, answer in received[1:])
+
+
+@check
+def a_member_of_the_first_version_of_the_consumer_protocol_gets_its_id(node):
+    topic = node.create_stream()
+    compact = lambda value: bytes([len(value) + 1]) + value.encode()  # noqa: E731
+    body = compact("robot-consumer") + compact("") + struct.pack(">i", 0) + b"\0\0" + struct.pack(">i", 60_000)
+    body += b"\x02" + compact(topic) + b"\0" + b"\x01" + b"\0"
+    with Wire(node) as wire:
+        answer = wire.ask(CONSUMER_GROUP_HEARTBEAT, 0, body, flexible=True)
+    # Behind the tags of the header and the throttle time: error, message, id.
+    assert answer[5:8] == b"\0\0\0" and answer[8] == 23, answer
 
 
 @check
