@@ -39,7 +39,7 @@ pub(crate) struct Frames {
     waiting: Option<Waiting>,
     /// When the request that is being read began, or got its room. What comes in later does not move it.
     began: Instant,
-    /// Since when nothing is read, which is not the client's doing.
+    /// Since when nothing is read that the client could send.
     paused: Option<Instant>,
 }
 
@@ -61,9 +61,9 @@ impl Frames {
         self.waiting = None;
     }
 
-    /// Says whether more is read. The time of a request that has begun stands still while nothing is.
-    pub(crate) fn reads(&mut self, reads: bool) {
-        if reads {
+    /// Says whether it is for the client to go on. The time of a request that has begun stands still while it is not.
+    pub(crate) fn ticks(&mut self, ticks: bool) {
+        if ticks {
             let paused = self.paused.take().map(|since| since.elapsed());
             self.began += paused.unwrap_or_default();
         } else if self.paused.is_none() {
@@ -262,10 +262,10 @@ mod tests {
         assert!(frames.next(10).unwrap().is_some());
         let (time, due) = frames.due().unwrap();
         assert_eq!(due, Instant::now() + time);
-        frames.reads(false);
+        frames.ticks(false);
         assert_eq!(frames.due(), None);
         advance(Duration::from_secs(100)).await;
-        frames.reads(true);
+        frames.ticks(true);
         assert_eq!(frames.due(), Some((time, Instant::now() + time)));
     }
 

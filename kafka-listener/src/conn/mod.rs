@@ -133,7 +133,8 @@ impl Conn {
                 return Ok(());
             }
             let reads = self.takes_more();
-            frames.reads(reads);
+            // A client that leaves its answers unread keeps itself waiting.
+            frames.ticks(reads || !self.has_room());
             let (late, deadline) = self.clock.due(Awaited {
                 frame: frames.due(),
                 sends: !self.outbox.is_empty(),
