@@ -50,7 +50,8 @@ pub struct Config {
     pub auto_create_topics: bool,
     /// Client connections of one remote address. Raise it when many clients sit behind one NAT.
     pub connections_per_ip: usize,
-    /// Bytes of requests that are read and not answered yet, over all connections. Reading waits when it is spent.
+    /// Bytes of requests that are read and not answered yet, over all connections; one tenant has half of it at most. Reading
+    /// waits when it is spent.
     pub inflight_bytes: usize,
 }
 
