@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use felix_e2e::kills::CampaignFailed;
 use felix_e2e::{Home, Node, NodeFailed, kills};
@@ -65,6 +65,64 @@ async fn streams_are_not_forgotten_by_kills_and_offsets_go_on() {
         .unwrap();
     assert_eq!(offsets, "0\n1\n2\n3\n");
     stop(node).await;
+}
+
+/// Every file below a directory, with its bytes.
+fn files(below: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(below).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.push((path.clone(), std::fs::read(&path).unwrap()));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[tokio::test]
+async fn a_log_that_no_catalogue_knows_is_told_of_and_kept_as_it_is() {
+    let home = home();
+    let node = home.start().await.unwrap();
+    publish_numbers(&home, "orders", 0..3).await;
+    let shards = node.shards().await.unwrap();
+    let mut directories = shards.iter().map(|it| it["directory"].as_str().unwrap());
+    let log = Path::new(directories.find(|it| it.contains("/orders@")).unwrap());
+    stop(node).await;
+    let stream = log.ancestors().find(|it| {
+        let name = it.file_name().unwrap_or_default();
+        name.to_string_lossy().starts_with("orders@")
+    });
+    let stream = stream.unwrap();
+    let name = stream.file_name().unwrap().to_str().unwrap();
+    let stray = stream.with_file_name(name.replacen("orders", "stray", 1));
+    for (file, bytes) in files(stream) {
+        let copy = stray.join(file.strip_prefix(stream).unwrap());
+        std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        std::fs::write(copy, bytes).unwrap();
+    }
+    let before = files(&stray);
+    assert!(!before.is_empty());
+
+    let node = home.start().await.unwrap();
+    let orphans = "felix_broker_shards_orphaned";
+    assert_eq!(node.metric(orphans).await.unwrap(), 1.0);
+    let shards = node.shards().await.unwrap();
+    let states: Vec<_> = shards
+        .iter()
+        .filter(|it| it["directory"].as_str().unwrap().contains("/stray@"))
+        .map(|it| it["state"].as_str().unwrap())
+        .collect();
+    assert_eq!(states, ["orphan"]);
+    // A stream of that name is another one.
+    home.ok(&["stream", "create", "stray"]).await.unwrap();
+    publish_numbers(&home, "stray", 7..8).await;
+    assert_eq!(home.payloads("stray").await.unwrap(), ["7"]);
+    assert_eq!(home.payloads("orders").await.unwrap(), ["0", "1", "2"]);
+    stop(node).await;
+    assert_eq!(files(&stray), before);
 }
 
 #[tokio::test]
