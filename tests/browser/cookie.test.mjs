@@ -85,6 +85,8 @@ test('signing out ends the other tab too, and the next person is asked who it is
 test('a browser that keeps no such cookie is signed in by its page at the next try', async () => {
   const ivy = await Person.at(firm.door.cables[1]);
   await ivy.opens('plans');
+  // Once the page has looked who is here: that takes away what the next line leaves.
+  await ivy.page.waitForSelector('#sign-in-button');
   // As it is after coming back from the provider with nothing to show for it.
   await ivy.page.evaluate(() => sessionStorage.setItem('felix.whiteboard.away', '1'));
   await ivy.page.reload();
