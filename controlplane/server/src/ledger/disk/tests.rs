@@ -39,15 +39,21 @@ fn a_power_cut_takes_nothing_that_an_append_returned() {
     }
 }
 
-#[test]
-fn an_end_that_rotted_is_missed_at_every_start_until_somebody_decides() {
+/// A ledger whose last record was acknowledged and has rotted since.
+fn rotten(dir: &Path) -> Arc<SimDisk> {
     let disk = Arc::new(SimDisk::new(1));
-    let dir = Path::new("/data");
     let ledger = open(Arc::clone(&disk) as _, dir);
     append(&ledger, 0, &["a"]);
     append(&ledger, 1, &["acknowledged"]);
     drop(ledger);
     rot(&disk, &dir.join("ledger"));
+    disk
+}
+
+#[test]
+fn an_end_that_rotted_is_missed_at_every_start_until_somebody_decides() {
+    let dir = Path::new("/data");
+    let disk = rotten(dir);
     let start = || {
         let (cluster, node) = ("test".parse().unwrap(), "node".parse().unwrap());
         let data_dir = DataDir::open(&*disk, dir, &cluster, &node).unwrap();
@@ -64,13 +70,8 @@ fn an_end_that_rotted_is_missed_at_every_start_until_somebody_decides() {
 
 #[test]
 fn an_end_that_rotted_is_noted_before_it_is_cut_off() {
-    let disk = Arc::new(SimDisk::new(1));
     let dir = Path::new("/data");
-    let ledger = open(Arc::clone(&disk) as _, dir);
-    append(&ledger, 0, &["a"]);
-    append(&ledger, 1, &["acknowledged"]);
-    drop(ledger);
-    rot(&disk, &dir.join("ledger"));
+    let disk = rotten(dir);
     // Whichever call fails, the next start has not forgotten.
     let calls = disk.calls();
     let start = |disk: &Arc<SimDisk>| {
